@@ -10,6 +10,7 @@
 #include "server/planner/plan_selection.h"
 #include "server/planner/plan_whole.h"
 #include "server/planner/request/allowance.h"
+#include "server/planner/request/loads.h"
 #include "server/planner/request/pass_limits.h"
 #include "server/planner/request/sequence_groups.h"
 #include "server/planner/request/shared_prefixes.h"
@@ -88,6 +89,7 @@ absl::StatusOr<Plan> MakeCountedPlan(const Manifest& manifest, const PlanOptions
   absl::Status status = CheckManifest(manifest, options.mini_batches.groups);
   status.Update(CheckSharedPrefixes(manifest));
   status.Update(CheckSharing(manifest, options));
+  status.Update(CheckLoads(manifest, options));
   if (!status.ok()) return status;
   if (absl::Status status = options.Validate(); !status.ok()) return status;
   absl::Status planned = CheckPlanned(manifest.lengths.size(), options.passes.size());

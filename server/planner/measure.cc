@@ -6,7 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "server/planner/measure_loads.h"
 #include "server/planner/pass/mini_batch_tree.h"
+#include "server/planner/pass/slot_loads.h"
 #include "server/planner/pass/step_time.h"
 #include "server/planner/request/lengths.h"
 #include "server/planner/time/step_clock.h"
@@ -62,20 +64,22 @@ Microbatch MicrobatchOf(const Pass& pass, const PassPlan& plan, size_t m, CostSu
   for (uint32_t i = plan.microbatch_offsets[m]; i < plan.microbatch_offsets[m + 1]; ++i) {
     // The plan has its lengths one behind the other, where the pass has them by sequence.
     const uint32_t length = plan.sequence_lengths[i];
+    const SequenceIndex sequence(plan.sequence_index[i]);
     if (!plan.shared_tokens.empty()) {
       const uint32_t shared = plan.shared_tokens[i];
       microbatch.true_tokens += length;
       microbatch.laid_tokens += length - shared;
       microbatch.aligned_tokens += length - shared;
-      sequences += cost.OfBranch(length, shared);
+      sequences += cost.OfBranch(length, shared) + pass.OfLoads(sequence);
       continue;
     }
     const uint64_t aligned = AlignUp(length, multiple);
     microbatch.true_tokens += length;
     microbatch.laid_tokens += length;
     microbatch.aligned_tokens += aligned;
-    sequences += cost.OfSequence(aligned);
-    computation.Add(without_exchange.OfComputation(AlignUp(length, least_multiple)));
+    sequences += cost.OfSequence(aligned) + pass.OfLoads(sequence);
+    computation.Add(without_exchange.OfComputation(AlignUp(length, least_multiple)) +
+                    pass.OfAllLoads(sequence));
   }
   const uint64_t width = plan.row_widths[m];
   const uint64_t budget = pass.options().max_tokens_per_microbatch;
@@ -144,6 +148,14 @@ struct RankLoads {
     costs[end] -= microbatch.cost;
   }
 
+  // What each rank's micro-batches cost in a phase, slot s of rank r at r * slots + s.
+  void AddCosts(std::span<const Cost> phase, uint32_t slots) {
+    for (size_t m = 0; m < phase.size(); ++m) {
+      costs[m / slots] += phase[m];
+      costs[m / slots + 1] -= phase[m];
+    }
+  }
+
   void AddTo(Totals& totals) const {
     double rank_tokens = 0;
     double most_tokens = 0;
@@ -188,7 +200,8 @@ double InUnits(const Pass& pass, const StepDuration& step) {
 // end and how long they run, or any once a stop is requested.
 std::pair<size_t, StepDuration> AddMiniBatch(const Pass& pass, const PassPlan& plan, size_t begin,
                                              uint32_t slots, const Allowance& allowance,
-                                             PlanMetrics& metrics, Totals& totals) {
+                                             PlanMetrics& metrics, LoadMeasure& loads_of_pass,
+                                             Totals& totals) {
   const uint32_t ranks = MeasuredRanks(pass);
   RankLoads loads(ranks);
   std::vector<Cost> costs;
@@ -203,10 +216,19 @@ std::pair<size_t, StepDuration> AddMiniBatch(const Pass& pass, const PassPlan& p
     costs.push_back(microbatch.cost);
     place += microbatch.ranks;
   }
+  std::vector<std::vector<Cost>> phases;
+  if (!pass.loads().empty() && !pass.sizes_differ()) {
+    const SequenceLists microbatches = MicrobatchesOf(plan, begin, m);
+    phases = PhaseCosts(pass, microbatches, slots);
+    loads_of_pass.Add(microbatches, slots, phases);
+    for (size_t i = 0; i < phases.size(); ++i) {
+      if (!pass.phases()[i].dealt) loads.AddCosts(phases[i], slots);
+    }
+  }
   loads.AddTo(totals);
   std::span<const uint32_t> sizes = plan.context_sizes;
   if (!sizes.empty()) sizes = sizes.subspan(begin, costs.size());
-  const StepDuration step = pass.clock().Of(TimedMicrobatches(pass, costs, sizes), allowance);
+  const StepDuration step = StepOf(pass, costs, phases, sizes, allowance);
   totals.time.Add(step.time);
   totals.makespan += step.makespan;
   totals.pipeline_work += step.work;
@@ -273,11 +295,13 @@ void Measure(const Manifest& manifest, const Pass& pass, std::span<const MiniBat
              const Allowance& allowance, PassPlan& plan) {
   PlanMetrics& metrics = plan.metrics;
   Totals totals;
+  LoadMeasure loads(pass);
   size_t begin = 0;
   for (size_t k = 0; k < plan.microbatches_per_rank.size(); ++k) {
     if (allowance.stop_requested()) return;
     const uint32_t slots = plan.microbatches_per_rank[k];
-    const auto [end, step] = AddMiniBatch(pass, plan, begin, slots, allowance, metrics, totals);
+    const auto [end, step] =
+        AddMiniBatch(pass, plan, begin, slots, allowance, metrics, loads, totals);
     if (pass.prefixes() != nullptr) AddUnique(pass, plan, begin, end, metrics, totals);
     begin = end;
     if (k < plan.decisions.size()) {
@@ -293,6 +317,7 @@ void Measure(const Manifest& manifest, const Pass& pass, std::span<const MiniBat
           ? manifest.pad_to
           : *std::max_element(plan.sequence_lengths.begin(), plan.sequence_lengths.end());
   if (pass.prefixes() != nullptr) metrics.laid_tokens = totals.laid_tokens;
+  if (!pass.loads().empty() && !pass.sizes_differ()) metrics.loads = loads.Metrics();
   metrics.naive_tokens = naive_width * plan.sequence_lengths.size();
   metrics.microbatches = static_cast<uint32_t>(plan.row_widths.size());
   metrics.lower_bound_microbatches =

@@ -15,6 +15,15 @@
 
 namespace batchplan {
 
+// How a load is spread.
+struct LoadMetrics {
+  std::string load;
+  double largest = 0;
+  double mean = 0;
+  double rank_imbalance = 0;
+  double separate_time = 0;
+};
+
 struct PlanMetrics {
   uint32_t microbatches = 0;
   uint32_t lower_bound_microbatches = 0;
@@ -44,6 +53,15 @@ struct PlanMetrics {
   uint32_t largest_age = 0;
   uint64_t laid_tokens = 0;
   uint64_t unique_tokens = 0;
+  std::vector<LoadMetrics> loads = {};
+};
+
+// The rank of each item of a dealt load.
+struct LoadRanks {
+  std::string load;
+  std::vector<uint32_t> ranks;
+
+  friend bool operator==(const LoadRanks&, const LoadRanks&) = default;
 };
 
 // Micro-batches stand in the order: for each mini-batch, for each rank, for each slot; with
@@ -64,6 +82,8 @@ struct PassPlan {
   // Parallel to sequence_index, the first tokens of each sequence that stand in the row already;
   // empty where nothing may be shared.
   std::vector<uint32_t> shared_tokens = {};
+  // One a dealt load. It follows from all the above.
+  std::vector<LoadRanks> item_ranks = {};
 };
 
 struct Plan {

@@ -13,6 +13,7 @@
 #include "server/planner/plan_whole.h"
 #include "server/planner/request/allowance.h"
 #include "server/planner/request/cancellation.h"
+#include "server/planner/request/loads.h"
 #include "server/planner/request/sequence_groups.h"
 #include "server/planner/request/shared_prefixes.h"
 #include "server/planner/split/choice.h"
@@ -55,8 +56,9 @@ uint64_t Evaluations(Effort effort, uint64_t ticks_each) {
   return std::min(most, kMostTicks / ticks_each);
 }
 
-std::vector<uint32_t> At(std::span<const uint32_t> values, std::span<const SequenceIndex> taken) {
-  std::vector<uint32_t> at;
+template <typename Value>
+std::vector<Value> At(std::span<const Value> values, std::span<const SequenceIndex> taken) {
+  std::vector<Value> at;
   if (values.empty()) return at;
   at.reserve(taken.size());
   for (const SequenceIndex sequence : taken) at.push_back(values[sequence.value()]);
@@ -70,15 +72,25 @@ absl::StatusOr<Plan> PlanTaken(const Manifest& manifest, const PlanOptions& opti
   const std::vector<uint32_t> lengths = At(manifest.lengths, taken);
   const std::vector<uint32_t> group_ids = At(manifest.group_ids, taken);
   const std::vector<uint32_t> ranks = At(manifest.ranks, taken);
+  const std::vector<uint32_t> kinds = At(manifest.kinds, taken);
   const PrefixRelations relations = prefixes.Among(taken);
+  const LoadsTaken loads(manifest, taken);
   const Manifest part = {.lengths = lengths,
                          .group_ids = group_ids,
                          .pad_to = manifest.pad_to,
                          .ranks = ranks,
                          .shared_prefixes = relations.prefixes,
-                         .shared_with = relations.with};
+                         .shared_with = relations.with,
+                         .loads = loads.loads(),
+                         .items = loads.items(),
+                         .kinds = kinds};
   absl::StatusOr<Plan> plan = PlanAtEffort(part, options, limits, allowance);
   if (!plan.ok()) return plan;
+  for (PassPlan& pass : plan->passes) {
+    for (LoadRanks& dealt : pass.item_ranks) {
+      dealt.ranks = loads.OfAll(dealt.load, dealt.ranks);
+    }
+  }
   for (PassPlan& pass : plan->passes) {
     for (uint32_t& index : pass.sequence_index) index = taken[index].value();
   }
@@ -143,8 +155,8 @@ UnitCosts CostsOf(const PlannedLengths& planned, const CostModel& model,
 // promising first.
 std::vector<std::vector<SequenceIndex>> BetterChoices(
     const Manifest& manifest, const PlanOptions& options, const PassLimits& limits,
-    const SharedPrefixes& prefixes, const WaitingPool& pool, const absl::StatusOr<Plan>& first,
-    const Allowance& allowance) {
+    const SharedPrefixes& prefixes, const Loads& loads, const WaitingPool& pool,
+    const absl::StatusOr<Plan>& first, const Allowance& allowance) {
   // Lengths of all sequences that wait, so that they keep their positions.
   PlannedLengths planned;
   planned.lengths.assign(manifest.lengths.size(), 0);
@@ -159,7 +171,7 @@ std::vector<std::vector<SequenceIndex>> BetterChoices(
   const size_t size = options.mini_batches.size;
   const size_t mini_batches = size == 0 ? 1 : std::max<size_t>(1, sequences / size);
   const std::optional<StepEstimate> estimate = StepEstimate::Create(
-      manifest, options, limits, planned, groups, prefixes, mini_batches, allowance.stop());
+      manifest, options, limits, planned, groups, prefixes, loads, mini_batches, allowance.stop());
   if (!estimate) return {};
   const uint64_t ticks = estimate->TicksOf(sequences, mini_batches);
   const uint64_t evaluations = Evaluations(options.effort, ticks);
@@ -188,7 +200,7 @@ struct TakenPlan {
 // spend what the effort allows and `request` has left.
 TakenPlan PlanBestChoice(const Manifest& manifest, const PlanOptions& options,
                          const PassLimits& limits, const SharedPrefixes& prefixes,
-                         const WaitingPool& pool, const Allowance& request) {
+                         const Loads& loads, const WaitingPool& pool, const Allowance& request) {
   const std::stop_token& stop = request.stop();
   const uint64_t ticks = AllowanceOf(options.effort);
   std::vector<SequenceIndex> taken = pool.Sequences(pool.first_choice());
@@ -199,7 +211,7 @@ TakenPlan PlanBestChoice(const Manifest& manifest, const PlanOptions& options,
   // left something to spend.
   std::vector<std::vector<SequenceIndex>> choices;
   if (GreedyTicks(taken.size(), options.passes.size()) <= kGreedyOnTop && !request.spent()) {
-    choices = BetterChoices(manifest, options, limits, prefixes, pool, best, request);
+    choices = BetterChoices(manifest, options, limits, prefixes, loads, pool, best, request);
   }
   const Allowance others(std::min(ticks, request.left()), stop, kReserve / 4);
   const uint64_t most = std::max(first.used(), PlannedTicks(options.effort));
@@ -218,7 +230,7 @@ TakenPlan PlanBestChoice(const Manifest& manifest, const PlanOptions& options,
 // finds. All of them share the allowance of the request.
 TakenPlan PlanOfAnyEffort(const Manifest& manifest, const PlanOptions& options,
                           const PassLimits& limits, const SharedPrefixes& prefixes,
-                          const WaitingPool& pool, const Allowance& request) {
+                          const Loads& loads, const WaitingPool& pool, const Allowance& request) {
   // Large requests are planned with their own effort alone, or with another if it finds no plan.
   const bool starts_lower = GreedyTicks(pool.Sequences(pool.first_choice()).size(),
                                         options.passes.size()) <= kGreedyOnTop / 3;
@@ -229,7 +241,7 @@ TakenPlan PlanOfAnyEffort(const Manifest& manifest, const PlanOptions& options,
     if (effort < options.effort && !starts_lower) continue;
     PlanOptions own = options;
     own.effort = effort;
-    TakenPlan found = PlanBestChoice(manifest, own, limits, prefixes, pool, request);
+    TakenPlan found = PlanBestChoice(manifest, own, limits, prefixes, loads, pool, request);
     if (absl::IsCancelled(found.plan.status())) return found;
     const bool is_better =
         found.plan.ok() && (!best.plan.ok() || RatioOf(*found.plan) < RatioOf(*best.plan));
@@ -242,14 +254,16 @@ TakenPlan PlanOfAnyEffort(const Manifest& manifest, const PlanOptions& options,
 
 absl::StatusOr<Plan> PlanSelection(const Manifest& manifest, const PlanOptions& options,
                                    const PassLimits& limits, const Allowance& allowance) {
+  const Loads loads(manifest);
   const absl::StatusOr<WaitingPool> pool =
-      WaitingPool::Create(manifest, options, limits.longest, allowance.stop());
+      WaitingPool::Create(manifest, options, loads, limits.longest, allowance.stop());
   if (!pool.ok()) return pool.status();
   // What sequences share is cut where they are.
   const SharedPrefixes prefixes(manifest, options.overlong == OverlongPolicy::kTruncate
                                               ? limits.longest.length
                                               : std::numeric_limits<uint32_t>::max());
-  auto [best, taken] = PlanOfAnyEffort(manifest, options, limits, prefixes, *pool, allowance);
+  auto [best, taken] =
+      PlanOfAnyEffort(manifest, options, limits, prefixes, loads, *pool, allowance);
   if (absl::IsCancelled(best.status())) return best;
   if (!best.ok()) {
     const uint32_t size = options.mini_batches.size;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/planner/measure.h"
+#include "server/planner/measure_loads.h"
 #include "server/planner/pass/order.h"
 #include "server/planner/pass/pass.h"
 #include "server/planner/place/assign.h"
@@ -19,6 +20,7 @@
 #include "server/planner/request/allowance.h"
 #include "server/planner/request/cancellation.h"
 #include "server/planner/request/lengths.h"
+#include "server/planner/request/loads.h"
 #include "server/planner/request/useful_sizes.h"
 #include "server/planner/split/delay.h"
 #include "server/planner/split/mini_batches.h"
@@ -114,6 +116,7 @@ struct Batch {
   Alignments& alignments;
   const Groups& groups;
   const SharedPrefixes& prefixes;
+  const Loads& loads;
   const SequenceLists& mini_batches;
 };
 
@@ -125,9 +128,9 @@ absl::StatusOr<std::vector<PassPlan>> PlanOnSizes(const Batch& batch,
   std::vector<Pass> passes;
   for (size_t i = 0; i < options.passes.size(); ++i) {
     if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
-    absl::StatusOr<Pass> pass =
-        Pass::Create(batch.manifest, options, i, sizes[i], batch.planned, batch.alignments,
-                     batch.groups, batch.mini_batches.size(), allowance, batch.prefixes);
+    absl::StatusOr<Pass> pass = Pass::Create(
+        batch.manifest, options, i, sizes[i], batch.planned, batch.alignments, batch.groups,
+        batch.mini_batches.size(), allowance, batch.prefixes, batch.loads);
     if (!pass.ok()) return pass.status();
     passes.push_back(*std::move(pass));
   }
@@ -140,6 +143,7 @@ absl::StatusOr<std::vector<PassPlan>> PlanOnSizes(const Batch& batch,
   for (size_t i = 0; i < passes.size(); ++i) {
     if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
     Measure(batch.manifest, passes[i], plans.bounds(i), allowance, plans[i]);
+    plans[i].item_ranks = ItemRanksOf(passes[i], plans[i]);
     measured.push_back(std::move(plans[i]));
   }
   return measured;
@@ -206,9 +210,9 @@ absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const Pass
   absl::StatusOr<std::vector<PassPlan>> passes = PlanMiniBatches(batch, limits, first);
   allowance.Spend(first.used());
   allowance.SpendOnTop(GreedyTicks(batch.planned.lengths.size(), batch.options.passes.size()));
-  const std::optional<StepEstimate> estimate =
-      StepEstimate::Create(batch.manifest, batch.options, limits, batch.planned, batch.groups,
-                           batch.prefixes, batch.mini_batches.size(), allowance.stop());
+  const std::optional<StepEstimate> estimate = StepEstimate::Create(
+      batch.manifest, batch.options, limits, batch.planned, batch.groups, batch.prefixes,
+      batch.loads, batch.mini_batches.size(), allowance.stop());
   if (!estimate) return passes;
   const SequenceLists moved = [&] {
     const Allowance::Part part(as_much, 2);
@@ -227,6 +231,7 @@ absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const Pass
                          .alignments = batch.alignments,
                          .groups = batch.groups,
                          .prefixes = batch.prefixes,
+                         .loads = batch.loads,
                          .mini_batches = moved};
   absl::StatusOr<std::vector<PassPlan>> others = PlanMiniBatches(delayed, limits, as_much);
   allowance.Spend(as_much.used());
@@ -309,8 +314,9 @@ absl::StatusOr<Plan> PlanAtEffort(const Manifest& manifest, const PlanOptions& o
                                   const PassLimits& limits, const Allowance& allowance) {
   allowance.SpendOnTop(GreedyTicks(manifest.lengths.size(), options.passes.size()));
   const Groups groups(manifest, options.mini_batches.groups);
-  absl::StatusOr<PlannedLengths> planned =
-      ApplyOverlongPolicy(manifest, options, groups, limits.longest);
+  const Loads loads(manifest);
+  absl::StatusOr<PlannedLengths> planned = ApplyOverlongPolicy(
+      manifest, options, groups, loads, limits.longest, [](SequenceIndex) { return false; });
   if (!planned.ok()) return planned.status();
   if (absl::Status status = CheckPadTo(manifest, *planned); !status.ok()) return status;
   if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
@@ -330,6 +336,7 @@ absl::StatusOr<Plan> PlanAtEffort(const Manifest& manifest, const PlanOptions& o
                        .alignments = alignments,
                        .groups = groups,
                        .prefixes = prefixes,
+                       .loads = loads,
                        .mini_batches = *mini_batches};
   // Not where the greedy work of one plan is long by itself.
   const bool delays =

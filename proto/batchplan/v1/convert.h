@@ -7,6 +7,8 @@
 #ifndef BATCHPLAN_PROTO_V1_CONVERT_H_
 #define BATCHPLAN_PROTO_V1_CONVERT_H_
 
+#include <vector>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -39,6 +41,9 @@ absl::StatusOr<ParsedRequest> ParseRequestWithoutCosts(const v1::PlanBatchReques
 
 // InvalidArgument if other fields are set beside cost_model.fitted.
 absl::Status CheckFittedStandsAlone(const v1::CostModel& model);
+
+// What a cost model says of loads.
+std::vector<LoadCost> ReadLoadCosts(const v1::CostModel& wire);
 
 // The exchange of the default costs with dynamic_context, where a token costs `per_token`.
 void SetDefaultExchange(double per_token, v1::CostModel* model);

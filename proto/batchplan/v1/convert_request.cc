@@ -1,4 +1,5 @@
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -44,6 +45,7 @@ static_assert(static_cast<int>(Synchronization::kAccumulated) ==
               v1::SYNCHRONIZATION_ACCUMULATED - 1);
 static_assert(static_cast<int>(Effort::kThorough) == v1::EFFORT_THOROUGH - 1);
 static_assert(static_cast<int>(OverlongPolicy::kAlone) == v1::OVERLONG_POLICY_ALONE - 1);
+static_assert(static_cast<int>(KindsPerSlot::kAlike) == v1::KINDS_PER_SLOT_ALIKE - 1);
 
 // The first error, in order.
 absl::Status FirstError(std::initializer_list<absl::Status> statuses) {
@@ -88,6 +90,33 @@ Selection ReadSelection(const v1::Selection& wire) {
           .max_overtaking = wire.max_overtaking()};
 }
 
+Manifest ReadManifest(const v1::Manifest& wire) {
+  const auto view = [](const auto& array) {
+    return std::span(array.data(), static_cast<size_t>(array.size()));
+  };
+  Manifest manifest = {.lengths = view(wire.lengths()),
+                       .group_ids = view(wire.group_ids()),
+                       .pad_to = wire.pad_to(),
+                       .ranks = view(wire.ranks()),
+                       .ages = view(wire.ages()),
+                       .shared_prefixes = view(wire.shared_prefixes()),
+                       .shared_with = view(wire.shared_with()),
+                       .loads = {},
+                       .items = {},
+                       .kinds = view(wire.kinds())};
+  manifest.loads.reserve(static_cast<size_t>(wire.loads_size()));
+  for (const v1::Load& load : wire.loads()) {
+    manifest.loads.push_back({.name = load.name(), .values = view(load.values())});
+  }
+  manifest.items.reserve(static_cast<size_t>(wire.items_size()));
+  for (const v1::LoadItems& items : wire.items()) {
+    manifest.items.push_back({.load = items.load(),
+                              .sequences = view(items.sequences()),
+                              .values = view(items.values())});
+  }
+  return manifest;
+}
+
 std::vector<ContextExchange> ReadExchange(const v1::CostModel& wire) {
   std::vector<ContextExchange> exchange;
   exchange.reserve(static_cast<size_t>(wire.exchange_size()));
@@ -124,7 +153,8 @@ absl::Status ReadCostModel(const v1::CostModel& wire, CostModel& model) {
            .per_microbatch = wire.per_microbatch(),
            .per_sequence = wire.per_sequence(),
            .exchange = ReadExchange(wire),
-           .exchange_overlaps = wire.exchange_overlaps()};
+           .exchange_overlaps = wire.exchange_overlaps(),
+           .loads = ReadLoadCosts(wire)};
   if (!wire.has_shape()) return absl::OkStatus();
   if (model.per_token != 0 || model.per_token_squared != 0 || model.per_microbatch != 0 ||
       model.per_sequence != 0 || !model.exchange.empty()) {
@@ -138,6 +168,7 @@ absl::Status ReadCostModel(const v1::CostModel& wire, CostModel& model) {
   if (!of_shape.ok()) return of_shape.status();
   model = *std::move(of_shape);
   model.exchange_overlaps = wire.exchange_overlaps();
+  model.loads = ReadLoadCosts(wire);
   return absl::OkStatus();
 }
 
@@ -197,6 +228,11 @@ absl::Status ReadPass(const v1::Pass& wire, const std::string& where, PassOption
   pass.ignore_mini_batches = wire.ignore_mini_batches();
   pass.forward_only = wire.forward_only();
   pass.ignore_shared_prefixes = wire.ignore_shared_prefixes();
+  pass.limits.clear();
+  pass.limits.reserve(static_cast<size_t>(wire.limits_size()));
+  for (const v1::LoadLimit& limit : wire.limits()) {
+    pass.limits.push_back({.load = limit.load(), .max_per_microbatch = limit.max_per_microbatch()});
+  }
   return FirstError({
       CheckId(where + ".name", wire.name()),
       ReadLayout(wire, where, pass),
@@ -206,7 +242,31 @@ absl::Status ReadPass(const v1::Pass& wire, const std::string& where, PassOption
                pass.sharding),
       ReadEnum(wire.order(), v1::MicrobatchOrder_IsValid(wire.order()), where + ".order",
                pass.order),
+      ReadEnum(wire.kinds_per_slot(), v1::KindsPerSlot_IsValid(wire.kinds_per_slot()),
+               where + ".kinds_per_slot", pass.kinds_per_slot),
   });
+}
+
+// What the contract names and this version does not plan.
+absl::Status CheckPlanned(const v1::PlanBatchRequest& request) {
+  const auto missing = [](absl::string_view field) {
+    return absl::UnimplementedError(
+        absl::StrCat(field, " is set, which this version does not plan; leave it unset"));
+  };
+  if (request.mini_batches().group_count() != 0) return missing("mini_batches.group_count");
+  if (request.mini_batches().last() != v1::LAST_MINI_BATCH_UNSPECIFIED) {
+    return missing("mini_batches.last");
+  }
+  for (int i = 0; i < request.passes_size(); ++i) {
+    const std::string where = absl::StrCat("passes[", i, "]");
+    const v1::Pass& pass = request.passes(i);
+    if (pass.sequence_counts() != v1::EQUAL_COUNTS_UNSPECIFIED) {
+      return missing(where + ".sequence_counts");
+    }
+    if (pass.has_sequence_count_multiple()) return missing(where + ".sequence_count_multiple");
+    if (pass.kinds_per_slot() > v1::KINDS_PER_SLOT_ANY) return missing(where + ".kinds_per_slot");
+  }
+  return absl::OkStatus();
 }
 
 // The first pass decides on the ranks for all.
@@ -232,20 +292,7 @@ absl::Status CheckFirstPass(const v1::PlanBatchRequest& request) {
 
 absl::StatusOr<ParsedRequest> Parse(const v1::PlanBatchRequest& request, bool read_costs) {
   ParsedRequest parsed;
-  parsed.manifest = {
-      .lengths = {request.manifest().lengths().data(),
-                  static_cast<size_t>(request.manifest().lengths_size())},
-      .group_ids = {request.manifest().group_ids().data(),
-                    static_cast<size_t>(request.manifest().group_ids_size())},
-      .pad_to = request.manifest().pad_to(),
-      .ranks = {request.manifest().ranks().data(),
-                static_cast<size_t>(request.manifest().ranks_size())},
-      .ages = {request.manifest().ages().data(),
-               static_cast<size_t>(request.manifest().ages_size())},
-      .shared_prefixes = {request.manifest().shared_prefixes().data(),
-                          static_cast<size_t>(request.manifest().shared_prefixes_size())},
-      .shared_with = {request.manifest().shared_with().data(),
-                      static_cast<size_t>(request.manifest().shared_with_size())}};
+  parsed.manifest = ReadManifest(request.manifest());
 
   PlanOptions& options = parsed.options;
   options.topology = ReadTopology(request.topology());
@@ -254,6 +301,7 @@ absl::StatusOr<ParsedRequest> Parse(const v1::PlanBatchRequest& request, bool re
   options.synchronization = DefaultSynchronization(options.topology);
   options.cost_model = DefaultCosts(options.topology);
   absl::Status status = FirstError({
+      CheckPlanned(request),
       CheckId("job_id", request.job_id()),
       CheckId("request_id", request.request_id()),
       ReadMiniBatching(request.mini_batches(), options.mini_batches),
@@ -315,6 +363,18 @@ void SetDefaultExchange(double per_token, v1::CostModel* model) {
     entry->set_up_to_size(exchange.up_to_size);
     entry->set_per_token(exchange.per_token * per_token);
   }
+}
+
+std::vector<LoadCost> ReadLoadCosts(const v1::CostModel& wire) {
+  std::vector<LoadCost> loads;
+  loads.reserve(static_cast<size_t>(wire.loads_size()));
+  for (const v1::LoadCost& load : wire.loads()) {
+    loads.push_back({.load = load.load(),
+                     .per_unit = load.per_unit(),
+                     .separate = load.separate(),
+                     .dealt = load.dealt()});
+  }
+  return loads;
 }
 
 absl::Status CheckFittedStandsAlone(const v1::CostModel& model) {

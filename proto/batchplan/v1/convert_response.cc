@@ -48,6 +48,14 @@ void FillMetrics(const PlanMetrics& metrics, v1::PlanMetrics* wire) {
   wire->set_largest_age(metrics.largest_age);
   wire->set_laid_tokens(metrics.laid_tokens);
   wire->set_unique_tokens(metrics.unique_tokens);
+  for (const LoadMetrics& load : metrics.loads) {
+    v1::LoadMetrics* entry = wire->add_loads();
+    entry->set_load(load.load);
+    entry->set_largest(load.largest);
+    entry->set_mean(load.mean);
+    entry->set_rank_imbalance(load.rank_imbalance);
+    entry->set_separate_time(load.separate_time);
+  }
 }
 
 void FillPass(const PassPlan& pass, v1::PassPlan* wire) {
@@ -59,6 +67,11 @@ void FillPass(const PassPlan& pass, v1::PassPlan* wire) {
   CopyArray(pass.sequence_lengths, wire->mutable_sequence_lengths());
   CopyArray(pass.context_sizes, wire->mutable_context_sizes());
   CopyArray(pass.shared_tokens, wire->mutable_shared_tokens());
+  for (const LoadRanks& ranks : pass.item_ranks) {
+    v1::LoadRanks* entry = wire->add_item_ranks();
+    entry->set_load(ranks.load);
+    CopyArray(ranks.ranks, entry->mutable_ranks());
+  }
   wire->set_length_multiple(pass.length_multiple);
   FillMetrics(pass.metrics, wire->mutable_metrics());
   for (const MiniBatchDecision& decision : pass.decisions) {
@@ -88,6 +101,28 @@ std::vector<MiniBatchDecision> ReadDecisions(const v1::PassPlan& wire) {
   return decisions;
 }
 
+std::vector<LoadMetrics> ReadLoadMetrics(const v1::PlanMetrics& wire) {
+  std::vector<LoadMetrics> loads;
+  loads.reserve(static_cast<size_t>(wire.loads_size()));
+  for (const v1::LoadMetrics& entry : wire.loads()) {
+    loads.push_back({.load = entry.load(),
+                     .largest = entry.largest(),
+                     .mean = entry.mean(),
+                     .rank_imbalance = entry.rank_imbalance(),
+                     .separate_time = entry.separate_time()});
+  }
+  return loads;
+}
+
+std::vector<LoadRanks> ReadItemRanks(const v1::PassPlan& wire) {
+  std::vector<LoadRanks> loads;
+  loads.reserve(static_cast<size_t>(wire.item_ranks_size()));
+  for (const v1::LoadRanks& entry : wire.item_ranks()) {
+    loads.push_back({.load = entry.load(), .ranks = ReadArray(entry.ranks())});
+  }
+  return loads;
+}
+
 PassPlan ReadPass(const v1::PassPlan& wire) {
   return {.name = wire.name(),
           .sequence_index = ReadArray(wire.sequence_index()),
@@ -99,7 +134,8 @@ PassPlan ReadPass(const v1::PassPlan& wire) {
           .context_sizes = ReadArray(wire.context_sizes()),
           .metrics = ReadMetrics(wire.metrics()),
           .decisions = ReadDecisions(wire),
-          .shared_tokens = ReadArray(wire.shared_tokens())};
+          .shared_tokens = ReadArray(wire.shared_tokens()),
+          .item_ranks = ReadItemRanks(wire)};
 }
 
 }  // namespace
@@ -132,7 +168,8 @@ PlanMetrics ReadMetrics(const v1::PlanMetrics& wire) {
           .mean_age = wire.mean_age(),
           .largest_age = wire.largest_age(),
           .laid_tokens = wire.laid_tokens(),
-          .unique_tokens = wire.unique_tokens()};
+          .unique_tokens = wire.unique_tokens(),
+          .loads = ReadLoadMetrics(wire)};
 }
 
 void FillResponse(const Plan& plan, absl::Duration planning_time, v1::PlanBatchResponse* response) {
@@ -159,6 +196,13 @@ void FillResponse(const Plan& plan, absl::Duration planning_time, v1::PlanBatchR
     entry->set_per_token(exchange.per_token);
   }
   cost_model->set_exchange_overlaps(plan.cost_model_used.exchange_overlaps);
+  for (const LoadCost& load : plan.cost_model_used.loads) {
+    v1::LoadCost* entry = cost_model->add_loads();
+    entry->set_load(load.load);
+    entry->set_per_unit(load.per_unit);
+    entry->set_separate(load.separate);
+    entry->set_dealt(load.dealt);
+  }
 }
 
 absl::StatusOr<Plan> ParseResponse(const v1::PlanBatchResponse& response) {
@@ -188,6 +232,7 @@ absl::StatusOr<Plan> ParseResponse(const v1::PlanBatchResponse& response) {
     plan.cost_model_used.exchange.push_back(
         {.up_to_size = exchange.up_to_size(), .per_token = exchange.per_token()});
   }
+  plan.cost_model_used.loads = ReadLoadCosts(response.cost_model_used());
   return plan;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,7 +20,8 @@ static_assert(kMaxEmptyMicrobatches <= kCostedEmptyMicrobatches);
 // Of groups that all have `sharing` ranks, and whose rows are rounded up to `multiple`.
 absl::StatusOr<CostFunction> MakeCostFunction(const PlanOptions& options, const PassOptions& pass,
                                               uint32_t sharing, std::span<const uint32_t> aligned,
-                                              uint32_t multiple, size_t mini_batches) {
+                                              uint32_t multiple, size_t mini_batches,
+                                              double loads) {
   const uint64_t sequences = aligned.size();
   const uint64_t microbatches =
       options.allow_empty_microbatches ? sequences + kCostedEmptyMicrobatches : sequences;
@@ -29,14 +31,14 @@ absl::StatusOr<CostFunction> MakeCostFunction(const PlanOptions& options, const 
     const std::vector<uint32_t> widest(sequences,
                                        *std::max_element(aligned.begin(), aligned.end()));
     return CostFunction::Create(options.cost_model, {.ranks = sharing, .aligned_lengths = widest},
-                                microbatches, 0, waiting);
+                                microbatches, 0, waiting, loads);
   }
   // Rows without alignment of their sequences are rounded up.
   const uint64_t tail = pass.rows == RowPadding::kNone && multiple == 1
                             ? 0
                             : pass.max_tokens_per_microbatch * sequences;
   return CostFunction::Create(options.cost_model, {.ranks = sharing, .aligned_lengths = aligned},
-                              microbatches, tail, waiting);
+                              microbatches, tail, waiting, loads);
 }
 
 // The tail padding of rows on groups of these sizes, in tokens on one of the smallest that cost
@@ -57,20 +59,28 @@ absl::StatusOr<Pass> Pass::Create(const Manifest& manifest, const PlanOptions& o
                                   size_t index, std::vector<GroupLimits> sizes,
                                   const PlannedLengths& planned, Alignments& alignments,
                                   const Groups& groups, size_t mini_batches,
-                                  const Allowance& allowance, const SharedPrefixes& prefixes) {
-  Pass pass(manifest, options, index, sizes, planned, groups, prefixes, mini_batches);
+                                  const Allowance& allowance, const SharedPrefixes& prefixes,
+                                  const Loads& loads) {
+  Pass pass(manifest, options, index, sizes, planned, groups, prefixes, loads, mini_batches);
   if (pass.prefixes_ != nullptr) {
-    const absl::StatusOr<Pass> whole = Create(manifest, options, index, std::move(sizes), planned,
-                                              alignments, groups, mini_batches, allowance);
-    if (whole.ok()) pass.without_sharing_ = std::make_shared<const Pass>(*whole);
+    const absl::StatusOr<Pass> whole =
+        Create(manifest, options, index, std::move(sizes), planned, alignments, groups,
+               mini_batches, allowance, NothingShared(), loads);
+    if (whole.ok()) {
+      pass.plain_ = whole->plain_ != nullptr ? whole->plain_ : std::make_shared<const Pass>(*whole);
+    }
   }
   for (const GroupLimits& size : pass.sizes_) {
     if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
     pass.aligned_.push_back(alignments.To(pass.prefixes_ == nullptr ? size.multiple : 1));
   }
+  pass.SetLimits();
   if (absl::Status status = pass.SetCosts(options); !status.ok()) return status;
   pass.SetRows(options.passes[0].sharding);
   if (absl::Status status = pass.Check(); !status.ok()) return status;
+  if (pass.is_joint() && pass.prefixes_ == nullptr) {
+    pass.plain_ = std::make_shared<const Pass>(pass.Plain());
+  }
   return pass;
 }
 
@@ -84,7 +94,7 @@ absl::Status Pass::Check() const {
 
 Pass::Pass(const Manifest& manifest, const PlanOptions& options, size_t index,
            std::vector<GroupLimits> sizes, const PlannedLengths& planned, const Groups& groups,
-           const SharedPrefixes& prefixes, size_t mini_batches)
+           const SharedPrefixes& prefixes, const Loads& loads, size_t mini_batches)
     : manifest_(&manifest),
       request_(&options),
       options_(std::make_shared<const PassOptions>(options.passes[index])),
@@ -101,16 +111,78 @@ Pass::Pass(const Manifest& manifest, const PlanOptions& options, size_t index,
                                             options.mini_batches.groups == GroupPolicy::kSameRank)),
       groups_(&groups),
       prefixes_(options_->ignore_shared_prefixes || prefixes.empty() ? nullptr : &prefixes),
+      loads_(&loads),
       counts_(CountRuleOf(options.topology, options.pipeline, *options_)),
       planned_(planned.lengths) {}
 
+void Pass::SetLimits() {
+  const CostModel& model = request_->cost_model;
+  for (const LoadLimit& limit : options_->limits) {
+    limits_.push_back({.load = loads_->NumberOf(limit.load),
+                       .most = limit.max_per_microbatch * kLimitSlack,
+                       .dealt = IsDealt(model, limit.load)});
+  }
+  for (const LoadCost& cost : model.loads) {
+    if (!cost.has_phase()) continue;
+    phases_.push_back({.load = loads_->NumberOf(cost.load),
+                       .per_unit = cost.per_unit / topology_->context_parallel,
+                       .dealt = cost.dealt});
+  }
+  if (request_->overlong != OverlongPolicy::kAlone || limits_.empty()) return;
+  std::vector<bool> above(planned_.size(), false);
+  for (uint32_t i = 0; i < planned_.size(); ++i) {
+    above[i] = std::ranges::any_of(limits_, [&](const LoadBudget& limit) {
+      return loads_->LargestOf(limit.load, SequenceIndex(i), limit.dealt) > limit.most;
+    });
+  }
+  if (std::ranges::find(above, true) == above.end()) return;
+  above_limits_ = std::make_shared<const std::vector<bool>>(std::move(above));
+}
+
+Pass Pass::Plain() const {
+  Pass plain = *this;
+  plain.limits_.clear();
+  plain.phases_.clear();
+  plain.load_costs_ = CostsOfLoads(PricesOfLoads(/*phases=*/true, /*dealt=*/false));
+  return plain;
+}
+
+Pass::LoadPrices Pass::PricesOfLoads(bool phases, bool dealt) const {
+  LoadPrices prices;
+  for (const LoadCost& cost : request_->cost_model.loads) {
+    if (cost.dealt ? !dealt : cost.separate && !phases) continue;
+    prices.emplace_back(loads_->NumberOf(cost.load), cost.per_unit / topology_->context_parallel);
+  }
+  return prices;
+}
+
+std::shared_ptr<const std::vector<Cost>> Pass::CostsOfLoads(const LoadPrices& prices) const {
+  if (prices.empty()) return nullptr;
+  std::vector<Cost> costs(planned_.size(), 0);
+  for (const auto& [load, per_unit] : prices) {
+    const std::span<const double> values = loads_->values(load);
+    for (size_t i = 0; i < costs.size(); ++i) {
+      costs[i] += static_cast<Cost>(cost().FromUnits(per_unit * values[i]));
+    }
+  }
+  return std::make_shared<const std::vector<Cost>>(std::move(costs));
+}
+
 absl::Status Pass::SetCosts(const PlanOptions& options) {
   if (!sizes_differ()) {
+    double loads = 0;
+    for (const LoadCost& load : options.cost_model.loads) {
+      const std::span<const double> values = loads_->values(loads_->NumberOf(load.load));
+      loads += load.per_unit / topology_->context_parallel *
+               std::accumulate(values.begin(), values.end(), 0.0);
+    }
     const absl::StatusOr<CostFunction> cost =
         MakeCostFunction(options, *options_, topology_->context_parallel, aligned(),
-                         prefixes_ == nullptr ? 1 : length_multiple(), mini_batches_);
+                         prefixes_ == nullptr ? 1 : length_multiple(), mini_batches_, loads);
     if (!cost.ok()) return cost.status();
     costs_ = {*cost};
+    load_costs_ = CostsOfLoads(PricesOfLoads(/*phases=*/false, /*dealt=*/false));
+    all_load_costs_ = CostsOfLoads(PricesOfLoads(/*phases=*/true, /*dealt=*/true));
   } else {
     std::vector<SharedSequences> shared;
     for (size_t size = 0; size < sizes_.size(); ++size) {
@@ -148,8 +220,10 @@ void Pass::SetRows(Sharding first) {
   // Of a padded micro-batch more than half, so that nothing fits beside it.
   const uint32_t limit = AlignDown(options_->max_tokens_per_microbatch, length_multiple());
   longest_beside_ = options_->layout == Layout::kPacked ? bin_limits_.capacity : limit;
-  some_run_alone_ = !sizes_differ() &&
-                    std::ranges::any_of(aligned(), [&](uint32_t length) { return length > limit; });
+  some_run_alone_ =
+      !sizes_differ() &&
+      (above_limits_ != nullptr ||
+       std::ranges::any_of(aligned(), [&](uint32_t length) { return length > limit; }));
   same_widths_ = !some_run_alone_ && SharesWidths(*options_, first);
 }
 
@@ -171,8 +245,7 @@ uint64_t Pass::fewest_groups() const {
 Pass Pass::With(Effort effort) const {
   Pass other = *this;
   other.effort_ = effort;
-  if (without_sharing_)
-    other.without_sharing_ = std::make_shared<Pass>(without_sharing_->With(effort));
+  if (plain_ != nullptr) other.plain_ = std::make_shared<Pass>(plain_->With(effort));
   return other;
 }
 
@@ -180,8 +253,7 @@ Pass Pass::With(const PassOptions& method) const {
   Pass other = *this;
   other.options_ = std::make_shared<const PassOptions>(method);
   other.same_widths_ = !some_run_alone_ && SharesWidths(method, method.sharding);
-  if (without_sharing_)
-    other.without_sharing_ = std::make_shared<Pass>(without_sharing_->With(method));
+  if (plain_ != nullptr) other.plain_ = std::make_shared<Pass>(plain_->With(method));
   return other;
 }
 
@@ -241,7 +313,7 @@ Units Pass::UnitsOf(std::span<const SequenceIndex> sequences) const {
     uint64_t load = 0;
     for (SequenceIndex sequence : lists[unit]) {
       const uint32_t length = lengths[sequence.value()];
-      load += tokens ? length : cost().OfSequence(length);
+      load += tokens ? length : cost().OfSequence(length) + OfLoads(sequence);
     }
     units.counts.push_back(static_cast<uint32_t>(lists[unit].size()));
     units.loads.push_back(load);
@@ -277,9 +349,9 @@ Items Pass::ItemsFrom(SequenceLists lists) const {
     } else {
       for (SequenceIndex sequence : lists[item]) {
         const uint32_t own = lengths[sequence.value()];
-        length = join(length, std::min(own, longest_beside_));
+        length = join(length, RoomOf(sequence));
         whole = join(whole, own);
-        of_item += of_one.OfSequence(own);
+        of_item += of_one.OfSequence(own) + OfLoads(sequence);
       }
     }
     items.lengths.push_back(length);
@@ -363,14 +435,14 @@ Cost Pass::CostOf(std::span<const SequenceIndex> microbatch, uint32_t width, siz
   if (prefixes_ == nullptr) {
     for (const SequenceIndex sequence : microbatch) {
       tokens += lengths[sequence.value()];
-      sum += of_one.OfSequence(lengths[sequence.value()]);
+      sum += of_one.OfSequence(lengths[sequence.value()]) + OfLoads(sequence);
     }
   } else {
     for (size_t i = 0; i < microbatch.size(); ++i) {
       const uint32_t length = lengths[microbatch[i].value()];
       const uint32_t shared = i == 0 ? 0 : prefixes_->Common(microbatch[i - 1], microbatch[i]);
       tokens += length - shared;
-      sum += of_one.OfBranch(length, shared);
+      sum += of_one.OfBranch(length, shared) + OfLoads(microbatch[i]);
     }
   }
   return width > tokens ? sum + of_one.OfTail(width - tokens) : sum;

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -23,6 +24,7 @@
 #include "server/planner/request/context_sizes.h"
 #include "server/planner/request/cost.h"
 #include "server/planner/request/lengths.h"
+#include "server/planner/request/loads.h"
 #include "server/planner/request/manifest.h"
 #include "server/planner/request/options.h"
 #include "server/planner/request/sequence_groups.h"
@@ -31,6 +33,23 @@
 #include "server/planner/time/step_clock.h"
 
 namespace batchplan {
+
+// A load that micro-batches may not exceed.
+struct LoadBudget {
+  size_t load = 0;
+  // With room for the rounding of sums.
+  double most = 0;
+  // Of what each rank has of a slot's items, dealt.
+  bool dealt = false;
+};
+
+// A load that is computed in a phase of its own, before the rest of its micro-batch.
+struct LoadPhase {
+  size_t load = 0;
+  // In units of the cost model, on each rank of a micro-batch.
+  double per_unit = 0;
+  bool dealt = false;
+};
 
 // Views what it is created from, which must outlive it.
 class Pass {
@@ -45,7 +64,8 @@ class Pass {
                                      const PlannedLengths& planned, Alignments& alignments,
                                      const Groups& groups, size_t mini_batches,
                                      const Allowance& allowance = {},
-                                     const SharedPrefixes& prefixes = NothingShared());
+                                     const SharedPrefixes& prefixes = NothingShared(),
+                                     const Loads& loads = NoLoads());
 
   // This pass under other options of how to assign. `method` may differ from options() in sharding,
   // packer, scan, what ranks are balanced on and equal counts.
@@ -119,18 +139,39 @@ class Pass {
   // The room of its micro-batch that a sequence fills, in aligned tokens: all there is where it
   // runs alone.
   uint32_t RoomOf(SequenceIndex sequence) const {
-    return std::min(aligned()[sequence.value()], longest_beside_);
+    return RunsAlone(sequence) ? longest_beside_ : aligned()[sequence.value()];
   }
 
   // What sequences that stand in one row share, each of which then takes its planned length as it
   // is; null if every sequence is computed whole.
   const SharedPrefixes* prefixes() const { return prefixes_; }
-  // Only with prefixes: this pass as if it ignored them. Null if Create refuses that, as groups
-  // that stay in one micro-batch then take more.
-  const Pass* without_sharing() const { return without_sharing_.get(); }
-  // Whether a sequence is longer than micro-batches hold, so that it runs alone.
+
+  // The manifest's.
+  const Loads& loads() const { return *loads_; }
+  std::span<const LoadBudget> limits() const { return limits_; }
+  std::span<const LoadPhase> phases() const { return phases_; }
+  // What a sequence costs for its loads that have no phase of their own.
+  Cost OfLoads(SequenceIndex sequence) const {
+    return load_costs_ == nullptr ? 0 : (*load_costs_)[sequence.value()];
+  }
+
+  // What all its loads cost, wherever they are computed.
+  Cost OfAllLoads(SequenceIndex sequence) const {
+    return all_load_costs_ == nullptr ? 0 : (*all_load_costs_)[sequence.value()];
+  }
+
+  // Whether rows depend on more than the sums of their sequences' tokens and costs, so that
+  // rows/solve_rows.h makes them: prefixes, limits or phases.
+  bool is_joint() const { return prefixes_ != nullptr || !limits_.empty() || !phases_.empty(); }
+  // Only of such a pass: this one as if it shared nothing and had a budget of tokens alone, phases
+  // that are not dealt being part of all costs. Null if Create refuses that, as groups that stay in
+  // one micro-batch then take more.
+  const Pass* plain() const { return plain_.get(); }
+  // Whether a sequence is longer than micro-batches hold, or has more of a load, so that it runs
+  // alone.
   bool RunsAlone(SequenceIndex sequence) const {
-    return aligned()[sequence.value()] > longest_beside_;
+    return aligned()[sequence.value()] > longest_beside_ ||
+           (above_limits_ != nullptr && (*above_limits_)[sequence.value()]);
   }
 
   // The manifest's.
@@ -191,8 +232,16 @@ class Pass {
  private:
   Pass(const Manifest& manifest, const PlanOptions& options, size_t index,
        std::vector<GroupLimits> sizes, const PlannedLengths& planned, const Groups& groups,
-       const SharedPrefixes& prefixes, size_t mini_batches);
+       const SharedPrefixes& prefixes, const Loads& loads, size_t mini_batches);
 
+  void SetLimits();
+  // This pass without limits, its phases part of all costs.
+  Pass Plain() const;
+  // By sequence, for loads with these costs of a unit, each beside the load's number.
+  using LoadPrices = std::vector<std::pair<size_t, double>>;
+  std::shared_ptr<const std::vector<Cost>> CostsOfLoads(const LoadPrices& prices) const;
+  // Of loads without a phase, and of those with one, dealt or not, where that is asked.
+  LoadPrices PricesOfLoads(bool phases, bool dealt) const;
   absl::Status SetCosts(const PlanOptions& options);
   // For ranks that the sharding `first`, of the request's first pass, gives their sequences.
   void SetRows(Sharding first);
@@ -213,7 +262,14 @@ class Pass {
   bool groups_keep_rank_;
   const Groups* groups_;
   const SharedPrefixes* prefixes_;
-  std::shared_ptr<const Pass> without_sharing_;
+  const Loads* loads_;
+  std::vector<LoadBudget> limits_;
+  std::vector<LoadPhase> phases_;
+  std::shared_ptr<const std::vector<Cost>> load_costs_;
+  std::shared_ptr<const std::vector<Cost>> all_load_costs_;
+  // By sequence; null if there are none.
+  std::shared_ptr<const std::vector<bool>> above_limits_;
+  std::shared_ptr<const Pass> plain_;
   CountRule counts_;
   std::span<const uint32_t> planned_;
   std::vector<AlignedLengths> aligned_;

@@ -5,14 +5,29 @@
 
 #include "server/planner/pass/order.h"
 #include "server/planner/pass/rank_orders.h"
+#include "server/planner/pass/slot_loads.h"
 #include "server/planner/time/step_clock.h"
 
 namespace batchplan {
 namespace {
 
-// The costs of rows, in the order in which they run.
-std::vector<Cost> CostsInOrder(const Pass& pass, const Placement& placement) {
-  if (pass.sizes_differ()) return RowCosts(pass, placement, MicrobatchCosts(pass, placement));
+// The costs of rows and of phases, in the order in which they run.
+struct CostsInOrder {
+  std::vector<Cost> rows;
+  std::vector<std::vector<Cost>> phases;
+};
+
+std::vector<Cost> InOrder(std::span<const Cost> costs, std::span<const uint32_t> order) {
+  std::vector<Cost> ordered;
+  ordered.reserve(costs.size());
+  for (const uint32_t m : order) ordered.push_back(costs[m]);
+  return ordered;
+}
+
+CostsInOrder CostsInOrderOf(const Pass& pass, const Placement& placement) {
+  if (pass.sizes_differ()) {
+    return {.rows = RowCosts(pass, placement, MicrobatchCosts(pass, placement)), .phases = {}};
+  }
   const MicrobatchOrder asked = pass.order();
   const bool solvers = asked == MicrobatchOrder::kAsAssigned && pass.pipeline() == nullptr;
   std::vector<Cost> costs = MicrobatchCosts(pass, placement);
@@ -20,13 +35,36 @@ std::vector<Cost> CostsInOrder(const Pass& pass, const Placement& placement) {
   if (!solvers) order = MicrobatchesInOrder(asked, placement, costs);
   costs = RowCosts(pass, placement, std::move(costs));
   if (solvers) order = MicrobatchesInOrder(MicrobatchOrder::kLargestFirst, placement, costs);
-  std::vector<Cost> ordered;
-  ordered.reserve(costs.size());
-  for (const uint32_t m : order) ordered.push_back(costs[m]);
-  return ordered;
+  if (pass.phases().empty()) return {.rows = InOrder(costs, order), .phases = {}};
+  SequenceLists microbatches;
+  microbatches.Reserve(costs.size(), placement.microbatches.all().size());
+  for (const uint32_t m : order) {
+    microbatches.Push(placement.microbatches[m]);
+    microbatches.Close();
+  }
+  return {.rows = InOrder(costs, order), .phases = PhaseCosts(pass, microbatches, placement.slots)};
 }
 
 }  // namespace
+
+StepDuration StepOf(const Pass& pass, std::span<const Cost> rows,
+                    std::span<const std::vector<Cost>> phases,
+                    std::span<const uint32_t> context_sizes, const Allowance& allowance) {
+  if (phases.empty()) {
+    return pass.clock().Of(TimedMicrobatches(pass, rows, context_sizes), allowance);
+  }
+  std::vector<Cost> all(rows.begin(), rows.end());
+  StepDuration step;
+  for (const std::vector<Cost>& phase : phases) {
+    if (pass.synchronization() == Synchronization::kLockstep) {
+      step.time += pass.clock().Of(TimedRanks(phase, pass.ranks()), allowance).time;
+      continue;
+    }
+    for (size_t m = 0; m < all.size(); ++m) all[m] += phase[m];
+  }
+  step.time += pass.clock().Of(TimedRanks(all, pass.ranks()), allowance).time;
+  return step;
+}
 
 TimedSlots TimedMicrobatches(const Pass& pass, std::span<const Cost> costs,
                              std::span<const uint32_t> context_sizes) {
@@ -38,8 +76,8 @@ Cost StepTime(const Pass& pass, const Placement& placement, const Allowance& all
   if (!pass.sizes_differ() && pass.order() == MicrobatchOrder::kPipeline) {
     return static_cast<Cost>(RankOrders(pass, placement, allowance).makespan());
   }
-  const std::vector<Cost> costs = CostsInOrder(pass, placement);
-  return pass.clock().Of(TimedMicrobatches(pass, costs, placement.context_sizes), allowance).time;
+  const CostsInOrder costs = CostsInOrderOf(pass, placement);
+  return StepOf(pass, costs.rows, costs.phases, placement.context_sizes, allowance).time;
 }
 
 Cost TimeAsPlaced(const Pass& pass, const Placement& placement, const std::stop_token& stop) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <stop_token>
+#include <vector>
 
 #include "server/planner/pass/pass.h"
 #include "server/planner/pass/placement.h"
@@ -18,6 +19,13 @@ namespace batchplan {
 // sizes don't differ.
 TimedSlots TimedMicrobatches(const Pass& pass, std::span<const Cost> costs,
                              std::span<const uint32_t> context_sizes);
+
+// How long rows of these costs run, each a list parallel to the micro-batches in the order of the
+// plan: what rows cost, and what each phase costs beside it (pass/slot_loads.h). In lockstep ranks
+// wait for each other in every phase; accumulated, phases add up.
+StepDuration StepOf(const Pass& pass, std::span<const Cost> rows,
+                    std::span<const std::vector<Cost>> phases,
+                    std::span<const uint32_t> context_sizes, const Allowance& allowance);
 
 // The time that the pass's clock (step_clock.h) gives one mini-batch, rows padded as the pass asks.
 // Groups that differ in size run in the order in which they stand. Ranks run their slots in the

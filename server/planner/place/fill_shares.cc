@@ -277,9 +277,9 @@ absl::StatusOr<Placement> FillTrees(const Pass& pass, const SequenceLists& share
   }
   std::vector<Placement> others;
   absl::Status refused;
-  if (pass.without_sharing() != nullptr) {
+  if (pass.plain() != nullptr) {
     const Allowance::Part part(context.allowance, 2);
-    absl::StatusOr<Placement> filled = FillShares(*pass.without_sharing(), shares, context);
+    absl::StatusOr<Placement> filled = FillShares(*pass.plain(), shares, context);
     if (!filled.ok() && !absl::IsInvalidArgument(filled.status())) return filled;
     if (filled.ok()) {
       LayRows(pass, *filled);

@@ -86,7 +86,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
   if (!first_.given_ranks().empty()) return PlaceAsGiven(k, mini_batch);
   const Sharding sharding = first_.options().sharding;
   if (sharding == Sharding::kBalanced) {
-    return lead_->prefixes() != nullptr ? PlaceTrees(k, mini_batch) : PlaceBest(k, mini_batch);
+    return lead_->is_joint() ? PlaceTrees(k, mini_batch) : PlaceBest(k, mini_batch);
   }
   absl::StatusOr<MiniBatchPlacement> asked = [&] {
     const Allowance::Part part(allowance_, passes_.size());
@@ -124,7 +124,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceTrees(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
   const SearchContext context = ContextOf(k, lead_->WhereOf(k));
   std::vector<Placement> others;
-  if (const Pass* whole = lead_->without_sharing(); whole != nullptr) {
+  if (const Pass* whole = lead_->plain(); whole != nullptr) {
     const Allowance::Part part(allowance_, 2 * passes_.size());
     const MiniBatchPlacer placer({whole}, *whole, seed_, sequences_, allowance_);
     absl::StatusOr<MiniBatchPlacement> placed = placer.Place(k, mini_batch);

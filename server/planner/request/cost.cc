@@ -162,11 +162,11 @@ double ExchangePerToken(const CostModel& model, uint32_t ranks) {
 absl::StatusOr<CostFunction> CostFunction::Create(const CostModel& model,
                                                   const SharedSequences& sequences,
                                                   uint64_t microbatches, uint64_t tail_tokens,
-                                                  double waiting) {
-  const absl::StatusOr<int> scale =
-      ScaleOf(MostOf(model, RankCostsOf(model, sequences.ranks), sequences.aligned_lengths,
-                     microbatches, tail_tokens),
-              waiting, 1);
+                                                  double waiting, double loads) {
+  MostCosts most = MostOf(model, RankCostsOf(model, sequences.ranks), sequences.aligned_lengths,
+                          microbatches, tail_tokens);
+  most.all_else += loads;
+  const absl::StatusOr<int> scale = ScaleOf(most, waiting, 1);
   if (!scale.ok()) return scale.status();
   return CostFunction(model, sequences.ranks, *scale);
 }

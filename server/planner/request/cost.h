@@ -42,13 +42,13 @@ class CostFunction {
   static constexpr double kMostExchange = 1 << 20;
 
   // For these sequences, in at most `microbatches` micro-batches whose rows have at most
-  // `tail_tokens` of padding together. Times that are up to `waiting` units longer than the costs
-  // stay below 2^62 too. InvalidArgument if the total is not finite, or if `waiting` is more than
-  // kMostWaiting times the total.
+  // `tail_tokens` of padding together, and which cost `loads` units beside. Times that are up to
+  // `waiting` units longer than the costs stay below 2^62 too. InvalidArgument if the total is not
+  // finite, or if `waiting` is more than kMostWaiting times the total.
   static absl::StatusOr<CostFunction> Create(const CostModel& model,
                                              const SharedSequences& sequences,
                                              uint64_t microbatches, uint64_t tail_tokens,
-                                             double waiting = 0);
+                                             double waiting = 0, double loads = 0);
 
   // One cost function for each size of groups, all in one scale. Whatever sizes the sequences are
   // on, `pool` times the sum of all costs stays below 2^62, and so does what all `pool` ranks spend

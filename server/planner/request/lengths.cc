@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "server/planner/request/context_sizes.h"
 
@@ -54,31 +55,52 @@ absl::Status TooLong(uint32_t index, uint32_t length, const PlanOptions& options
       " overlong to truncate or drop"));
 }
 
+// A sequence whose load no micro-batch may have, where it may not be left out.
+absl::Status TooMuch(SequenceIndex sequence, const ExceededLimit& exceeded, const Loads& loads,
+                     const PlanOptions& options) {
+  const std::string name = absl::Utf8SafeCEscape(loads.name(exceeded.load));
+  const bool truncates = options.overlong == OverlongPolicy::kTruncate;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "sequence ", sequence.value(), " has ",
+      IsDealt(options.cost_model, loads.name(exceeded.load)) ? "an item of " : "", exceeded.value,
+      " of load \"", name, "\", but passes[", exceeded.pass, "].limits has max_per_microbatch ",
+      exceeded.limit, " of it; raise that, or set overlong to drop or alone",
+      truncates ? ", as truncation leaves loads as they are" : ""));
+}
+
 }  // namespace
 
 absl::StatusOr<PlannedLengths> ApplyOverlongPolicy(const Manifest& manifest,
                                                    const PlanOptions& options, const Groups& groups,
-                                                   const LengthLimit& limit) {
+                                                   const Loads& loads, const LengthLimit& limit,
+                                                   absl::FunctionRef<bool(SequenceIndex)> ignored) {
   PlannedLengths planned;
   planned.lengths.assign(manifest.lengths.begin(), manifest.lengths.end());
   std::vector<bool> dropped(groups.size(), false);
+  const bool has_limits =
+      std::ranges::any_of(options.passes, [](const PassOptions& p) { return !p.limits.empty(); });
   for (uint32_t i = 0; i < planned.lengths.size(); ++i) {
     uint32_t& length = planned.lengths[i];
     if (length == 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("manifest.lengths[", i, "] is 0; every sequence has at least one token"));
     }
-    if (length <= limit.length) continue;
+    const SequenceIndex sequence(i);
+    const std::optional<ExceededLimit> exceeded =
+        has_limits ? LimitExceededBy(loads, options, sequence) : std::nullopt;
+    if ((length <= limit.length && !exceeded) || ignored(sequence)) continue;
     switch (options.overlong) {
       case OverlongPolicy::kReject:
-        return TooLong(i, length, options, limit);
+        return exceeded ? TooMuch(sequence, *exceeded, loads, options)
+                        : TooLong(i, length, options, limit);
       case OverlongPolicy::kTruncate:
+        if (exceeded) return TooMuch(sequence, *exceeded, loads, options);
         planned.excluded.push_back({i, length, ExclusionReason::kTruncated});
         length = limit.length;
         break;
       case OverlongPolicy::kDrop:
         length = 0;
-        if (!groups.empty()) dropped[groups[SequenceIndex(i)]] = true;
+        if (!groups.empty()) dropped[groups[sequence]] = true;
         break;
       case OverlongPolicy::kAlone:
         if (length > limit.alone) {

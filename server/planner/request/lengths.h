@@ -11,9 +11,11 @@
 #include <span>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/planner/request/loads.h"
 #include "server/planner/request/manifest.h"
 #include "server/planner/request/options.h"
 #include "server/planner/request/sequence_groups.h"
@@ -67,12 +69,15 @@ struct PlannedLengths {
   std::vector<ExcludedSequence> excluded;  // ascending by index
 };
 
-// Applies options.overlong to the manifest; kDrop drops whole groups. InvalidArgument, naming
-// sequence, length and limit, for an overlong sequence under kReject, for one under kAlone whose
-// row would be wider than 32 bits tell, and for a sequence of length 0.
+// Applies options.overlong to the manifest, but not to sequences that are `ignored`; kDrop drops
+// whole groups. A sequence whose load exceeds a limit by itself is overlong too. InvalidArgument,
+// naming sequence, length or load, and limit, for an overlong sequence under kReject, for one under
+// kTruncate whose load is too much, for one under kAlone whose row would be wider than 32 bits
+// tell, and for a sequence of length 0.
 absl::StatusOr<PlannedLengths> ApplyOverlongPolicy(const Manifest& manifest,
                                                    const PlanOptions& options, const Groups& groups,
-                                                   const LengthLimit& limit);
+                                                   const Loads& loads, const LengthLimit& limit,
+                                                   absl::FunctionRef<bool(SequenceIndex)> ignored);
 
 // InvalidArgument, naming a sequence, unless manifest.pad_to, where it is set, holds every one.
 absl::Status CheckPadTo(const Manifest& manifest, const PlannedLengths& planned);

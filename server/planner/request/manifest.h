@@ -9,7 +9,24 @@
 #include <span>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+
 namespace batchplan {
+
+// What sequences bring to a micro-batch beside tokens.
+struct Load {
+  absl::string_view name;
+  // One a sequence; empty where the load has items, which then add up to it.
+  std::span<const double> values = {};
+};
+
+// The parts of a load, in the order of their sequences.
+struct LoadItems {
+  absl::string_view load;
+  // Parallel: the sequence of each item, and its part of the load.
+  std::span<const uint32_t> sequences = {};
+  std::span<const double> values = {};
+};
 
 // A view: the caller's arrays are read in place, never copied, and must outlive the planning call.
 struct Manifest {
@@ -29,6 +46,11 @@ struct Manifest {
   std::span<const uint32_t> shared_prefixes = {};
   // Empty, or one a sequence: the position of that sequence. Empty: the first of the same group.
   std::span<const uint32_t> shared_with = {};
+  std::vector<Load> loads = {};
+  // Of some loads.
+  std::vector<LoadItems> items = {};
+  // Empty, or one a sequence: 0 of text.
+  std::span<const uint32_t> kinds = {};
 };
 
 // A sequence, by its position in the manifest. The compiler keeps it apart from positions in lists

@@ -241,10 +241,16 @@ absl::Status CheckCostModel(const CostModel& model) {
     if (absl::Status status = CheckCoefficient(name, value); !status.ok()) return status;
     any = any || value > 0;
   }
+  for (size_t i = 0; i < model.loads.size(); ++i) {
+    const double value = model.loads[i].per_unit;
+    absl::Status status = CheckCoefficient(absl::StrCat("loads[", i, "].per_unit"), value);
+    if (!status.ok()) return status;
+    any = any || value > 0;
+  }
   if (any) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "cost_model has per_token, per_token_squared, per_microbatch and per_sequence all 0; at "
-      "least one must be above 0, or leave cost_model unset for the default");
+      "cost_model has per_token, per_token_squared, per_microbatch, per_sequence and those of all "
+      "loads at 0; at least one must be above 0, or leave cost_model unset for the default");
 }
 
 absl::Status CheckSelection(const std::optional<Selection>& selection, uint32_t mini_batch_size) {

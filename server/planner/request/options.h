@@ -35,6 +35,10 @@ inline constexpr double kMaxBackwardRatio = 1e3;
 // More than there are sizes of context-parallel groups that are powers of two.
 inline constexpr size_t kMaxExchanges = 64;
 
+// Loads of a batch beside tokens, and the bytes of a name of one.
+inline constexpr size_t kMaxLoads = 8;
+inline constexpr size_t kMaxLoadName = 64;
+
 // Coefficients that are not 0 stay between these, so that no sum leaves the range of a double.
 inline constexpr double kMinCoefficient = 1e-100;
 inline constexpr double kMaxCoefficient = 1e100;
@@ -92,6 +96,20 @@ struct ContextExchange {
   friend bool operator==(const ContextExchange&, const ContextExchange&) = default;
 };
 
+// What a load of the manifest costs.
+struct LoadCost {
+  std::string load;
+  // Of each of the ranks that share a micro-batch, divided by their number.
+  double per_unit = 0;
+  // In a phase of its own, for which ranks wait for each other.
+  bool separate = false;
+  // Its items are dealt to the ranks of a slot. Implies a phase of its own.
+  bool dealt = false;
+
+  bool has_phase() const { return separate || dealt; }
+  friend bool operator==(const LoadCost&, const LoadCost&) = default;
+};
+
 // What each of c context-parallel ranks pays: for a sequence (per_token * L +
 // per_token_squared * L^2) / c + exchange + per_sequence, L the aligned length, or the width in the
 // padded layout; for a micro-batch the sum + per_microbatch + per_token / c * tail padding.
@@ -105,6 +123,8 @@ struct CostModel {
   std::vector<ContextExchange> exchange = {};
   // Only what attention does not hide is paid: max(0, exchange - per_token_squared * L^2 / c).
   bool exchange_overlaps = false;
+  // Beside all that, or alone.
+  std::vector<LoadCost> loads = {};
 };
 
 enum class PipelineSchedule { kOneFOneB, kInterleaved };
@@ -165,6 +185,16 @@ enum class Sharding {
   kArtPrefixTree,
 };
 
+// The most that a micro-batch may have of a load of the manifest.
+struct LoadLimit {
+  std::string load;
+  double max_per_microbatch = 0;
+
+  friend bool operator==(const LoadLimit&, const LoadLimit&) = default;
+};
+
+enum class KindsPerSlot { kAny, kTogether, kAlike };
+
 enum class MicrobatchOrder { kAsAssigned, kLargestFirst, kSmallAtBothEnds, kPipeline };
 
 struct PassOptions {
@@ -191,6 +221,8 @@ struct PassOptions {
   bool forward_only = false;
   // Every sequence whole, whatever the manifest says of prefixes.
   bool ignore_shared_prefixes = false;
+  std::vector<LoadLimit> limits = {};
+  KindsPerSlot kinds_per_slot = KindsPerSlot::kAny;
   // That these options were made from; empty: none. Decides on nothing.
   std::string preset = {};
 

@@ -16,7 +16,7 @@ namespace batchplan {
 std::optional<StepEstimate> StepEstimate::Create(
     const Manifest& manifest, const PlanOptions& options, const PassLimits& limits,
     const PlannedLengths& planned, const Groups& groups, const SharedPrefixes& prefixes,
-    size_t mini_batches, const std::stop_token& stop) {
+    const Loads& loads, size_t mini_batches, const std::stop_token& stop) {
   StepEstimate estimate(options, stop);
   Alignments alignments(planned.lengths);
   for (size_t i = 0; i < options.passes.size(); ++i) {
@@ -24,8 +24,9 @@ std::optional<StepEstimate> StepEstimate::Create(
     std::vector<GroupLimits> sizes = options.topology.dynamic_context
                                          ? UsefulSizes(options, i, limits.sizes[i], planned)
                                          : limits.sizes[i];
-    absl::StatusOr<Pass> pass = Pass::Create(manifest, options, i, std::move(sizes), planned,
-                                             alignments, groups, mini_batches, stop, prefixes);
+    absl::StatusOr<Pass> pass =
+        Pass::Create(manifest, options, i, std::move(sizes), planned, alignments, groups,
+                     mini_batches, stop, prefixes, loads);
     if (!pass.ok()) return std::nullopt;
     estimate.passes_.push_back(*std::move(pass));
   }

@@ -14,6 +14,7 @@
 #include "server/planner/pass/pass.h"
 #include "server/planner/request/allowance.h"
 #include "server/planner/request/lengths.h"
+#include "server/planner/request/loads.h"
 #include "server/planner/request/manifest.h"
 #include "server/planner/request/options.h"
 #include "server/planner/request/pass_limits.h"
@@ -29,7 +30,8 @@ class StepEstimate {
   static std::optional<StepEstimate> Create(const Manifest& manifest, const PlanOptions& options,
                                             const PassLimits& limits, const PlannedLengths& planned,
                                             const Groups& groups, const SharedPrefixes& prefixes,
-                                            size_t mini_batches, const std::stop_token& stop);
+                                            const Loads& loads, size_t mini_batches,
+                                            const std::stop_token& stop);
 
   // lower_bound_step_time over ideal_step_time, of all passes over a batch of these sequences, at
   // least one, ascending. Mini-batches are cut from them in this order, whatever order the options

@@ -70,7 +70,7 @@ std::string TargetOf(const Selection& selection) {
 }
 
 absl::StatusOr<WaitingPool> WaitingPool::Create(const Manifest& manifest,
-                                                const PlanOptions& options,
+                                                const PlanOptions& options, const Loads& loads,
                                                 const LengthLimit& limit,
                                                 const Allowance& allowance) {
   const Selection& selection = *options.selection;
@@ -80,19 +80,18 @@ absl::StatusOr<WaitingPool> WaitingPool::Create(const Manifest& manifest,
   const auto expired = [&](size_t i) { return !ages.empty() && ages[i] > selection.max_age; };
 
   // What is too old is not looked at, however long it is.
-  std::vector<uint32_t> lengths(manifest.lengths.begin(), manifest.lengths.end());
-  for (size_t i = 0; i < lengths.size(); ++i) {
-    if (expired(i)) lengths[i] = std::min(lengths[i], 1u);
-  }
-  Manifest young = manifest;
-  young.lengths = lengths;
-  absl::StatusOr<PlannedLengths> planned = ApplyOverlongPolicy(young, options, groups, limit);
+  absl::StatusOr<PlannedLengths> planned =
+      ApplyOverlongPolicy(manifest, options, groups, loads, limit,
+                          [&](SequenceIndex sequence) { return expired(sequence.value()); });
   if (!planned.ok()) return planned.status();
+  for (size_t i = 0; i < manifest.lengths.size(); ++i) {
+    if (expired(i)) planned->lengths[i] = 1;
+  }
   if (absl::Status status = CheckPadTo(manifest, *planned); !status.ok()) return status;
 
   WaitingPool pool;
   std::vector<SequenceIndex> waiting;
-  for (uint32_t i = 0; i < lengths.size(); ++i) {
+  for (uint32_t i = 0; i < manifest.lengths.size(); ++i) {
     if (expired(i)) {
       pool.excluded_.push_back({i, manifest.lengths[i], ExclusionReason::kExpired});
     } else if (planned->lengths[i] == 0) {

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "server/planner/request/allowance.h"
 #include "server/planner/request/lengths.h"
+#include "server/planner/request/loads.h"
 #include "server/planner/request/manifest.h"
 #include "server/planner/request/options.h"
 
@@ -39,7 +40,8 @@ class WaitingPool {
   // exceeds it; and as by ApplyOverlongPolicy and CheckPadTo, for the sequences that are not too
   // old. Cancelled if a stop is requested while sums are looked for.
   static absl::StatusOr<WaitingPool> Create(const Manifest& manifest, const PlanOptions& options,
-                                            const LengthLimit& limit, const Allowance& allowance);
+                                            const Loads& loads, const LengthLimit& limit,
+                                            const Allowance& allowance);
 
   // The units that may be taken, in order, without expired and dropped sequences.
   const SequenceLists& units() const { return units_; }

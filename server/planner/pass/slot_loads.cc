@@ -1,0 +1,106 @@
+#include "server/planner/pass/slot_loads.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <queue>
+#include <utility>
+
+namespace batchplan {
+namespace {
+
+double SumOf(const Loads& loads, size_t load, std::span<const SequenceIndex> sequences) {
+  const std::span<const double> values = loads.values(load);
+  double sum = 0;
+  for (const SequenceIndex sequence : sequences) sum += values[sequence.value()];
+  return sum;
+}
+
+}  // namespace
+
+DealtItems DealItems(const Loads& loads, size_t load, std::span<const SequenceIndex> sequences,
+                     uint32_t ranks) {
+  DealtItems dealt;
+  dealt.sums.assign(ranks, 0);
+  std::vector<std::pair<size_t, double>> items;
+  for (const SequenceIndex sequence : sequences) {
+    size_t item = loads.FirstItem(load, sequence);
+    for (const double value : loads.ItemsOf(load, sequence)) items.emplace_back(item++, value);
+  }
+  std::ranges::sort(items);
+  dealt.ranks.resize(items.size());
+  std::vector<uint32_t> order(items.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::ranges::stable_sort(order, std::greater(), [&](uint32_t i) { return items[i].second; });
+  using Entry = std::pair<double, uint32_t>;  // sum, rank
+  std::vector<Entry> all;
+  all.reserve(ranks);
+  for (uint32_t rank = 0; rank < ranks; ++rank) all.emplace_back(0, rank);
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> least(std::greater<>(),
+                                                                       std::move(all));
+  for (const uint32_t i : order) {
+    const auto [sum, rank] = least.top();
+    least.pop();
+    dealt.ranks[i] = rank;
+    dealt.sums[rank] = sum + items[i].second;
+    least.emplace(dealt.sums[rank], rank);
+  }
+  dealt.items.reserve(items.size());
+  for (const auto& [item, value] : items) dealt.items.push_back(item);
+  return dealt;
+}
+
+std::vector<SequenceIndex> SequencesOfSlot(const SequenceLists& microbatches, size_t slots,
+                                           size_t slot) {
+  std::vector<SequenceIndex> sequences;
+  for (size_t m = slot; m < microbatches.size(); m += slots) {
+    sequences.insert(sequences.end(), microbatches[m].begin(), microbatches[m].end());
+  }
+  return sequences;
+}
+
+bool KeepsLimits(const Pass& pass, const SequenceLists& microbatches, size_t slots) {
+  for (const LoadBudget& limit : pass.limits()) {
+    if (limit.dealt) {
+      for (size_t slot = 0; slot < slots; ++slot) {
+        const std::vector<SequenceIndex> sequences = SequencesOfSlot(microbatches, slots, slot);
+        const DealtItems dealt = DealItems(pass.loads(), limit.load, sequences, pass.ranks());
+        if (std::ranges::max(dealt.sums) > limit.most) return false;
+      }
+      continue;
+    }
+    for (size_t m = 0; m < microbatches.size(); ++m) {
+      const std::span<const SequenceIndex> own = microbatches[m];
+      if (own.size() == 1 && pass.RunsAlone(own.front())) continue;
+      if (SumOf(pass.loads(), limit.load, own) > limit.most) return false;
+    }
+  }
+  return true;
+}
+
+std::vector<std::vector<Cost>> PhaseCosts(const Pass& pass, const SequenceLists& microbatches,
+                                          size_t slots) {
+  std::vector<std::vector<Cost>> costs;
+  costs.reserve(pass.phases().size());
+  const auto cost_of = [&](const LoadPhase& phase, double sum) {
+    return static_cast<Cost>(pass.cost().FromUnits(phase.per_unit * sum));
+  };
+  for (const LoadPhase& phase : pass.phases()) {
+    std::vector<Cost>& own = costs.emplace_back(microbatches.size(), 0);
+    if (!phase.dealt) {
+      for (size_t m = 0; m < own.size(); ++m) {
+        own[m] = cost_of(phase, SumOf(pass.loads(), phase.load, microbatches[m]));
+      }
+      continue;
+    }
+    for (size_t slot = 0; slot < slots; ++slot) {
+      const std::vector<SequenceIndex> sequences = SequencesOfSlot(microbatches, slots, slot);
+      const DealtItems dealt = DealItems(pass.loads(), phase.load, sequences, pass.ranks());
+      const Cost most = cost_of(phase, std::ranges::max(dealt.sums));
+      for (size_t m = slot; m < own.size(); m += slots) own[m] = most;
+    }
+  }
+  return costs;
+}
+
+}  // namespace batchplan

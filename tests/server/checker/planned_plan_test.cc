@@ -123,6 +123,21 @@ TEST(PlannedPlanTest, EveryPlanOfLoadsIsAcceptedAndWithOneNumberChangedRejected)
   EXPECT_GT(changed, seeds.size());
 }
 
+TEST(PlannedPlanTest, APlanOfWhatCostsNothingIsAccepted) {
+  GeneratedRequest request;
+  request.lengths = {3, 4, 5};
+  request.loads = {{.name = "nothing", .values = {0, 0, 0}}};
+  request.options.topology.data_parallel = 2;
+  request.options.cost_model = {.per_token = 0, .per_token_squared = 0};
+  request.options.cost_model.loads = {{.load = "nothing", .per_unit = 1}};
+  request.options.passes.emplace_back().max_tokens_per_microbatch = 10;
+  const absl::StatusOr<Plan> plan = MakePlan(request.manifest(), request.options);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->passes[0].metrics.predicted_step_time, 0);
+  const absl::Status status = CheckPlan(request.manifest(), request.options, *plan);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
 // Each shares all but a token of the one before it, and has a row of its own or stands in a row of
 // all: neither is a matter of all pairs.
 TEST(PlannedPlanTest, ALongChainIsChecked) {

@@ -235,6 +235,8 @@ class Pass {
        const SharedPrefixes& prefixes, const Loads& loads, size_t mini_batches);
 
   void SetLimits();
+  // What items of these sequences have of the loads with a limit that are not dealt.
+  std::vector<PackLoad> LimitedOf(const SequenceLists& lists) const;
   // This pass without limits, its phases part of all costs.
   Pass Plain() const;
   // By sequence, for loads with these costs of a unit, each beside the load's number.

@@ -159,7 +159,7 @@ class RankFiller {
     cuts = HalveRuns(ranks, cuts, slots);
     for (Rank& rank : ranks_) rank.bins = rank.sorted->BinsOf(cuts);
     Placement placement = Collect(slots);
-    placement.same_widths = true;
+    placement.whole_slots = true;
     for (size_t slot = 0; slot < slots; ++slot) {
       uint32_t widest = 0;
       for (size_t rank = 0; rank < ranks_.size(); ++rank) {

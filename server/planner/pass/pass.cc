@@ -142,6 +142,26 @@ void Pass::SetLimits() {
   above_limits_ = std::make_shared<const std::vector<bool>>(std::move(above));
 }
 
+std::vector<PackLoad> Pass::LimitedOf(const SequenceLists& lists) const {
+  std::vector<PackLoad> limited;
+  for (const LoadBudget& limit : limits_) {
+    if (limit.dealt) continue;
+    PackLoad& load = limited.emplace_back();
+    load.most = limit.most;
+    load.values.reserve(lists.size());
+    // So that an item that fills its micro-batch fits there, however sums are rounded.
+    const double whole = limit.most / kLimitSlack;
+    for (size_t item = 0; item < lists.size(); ++item) {
+      double sum = 0;
+      for (const SequenceIndex sequence : lists[item]) {
+        sum += RunsAlone(sequence) ? whole : loads_->Of(limit.load, sequence);
+      }
+      load.values.push_back(std::min(sum, whole));
+    }
+  }
+  return limited;
+}
+
 bool Pass::HasPhase(const LoadCost& cost) const {
   return cost.dealt || (cost.separate && synchronization_ == Synchronization::kLockstep);
 }
@@ -377,6 +397,7 @@ Items Pass::ItemsFrom(SequenceLists lists) const {
       items.counts.push_back(static_cast<uint32_t>(lists[item].size()));
     }
   }
+  if (!limits_.empty()) items.limited = LimitedOf(lists);
   items.sequences = std::move(lists);
   return items;
 }

@@ -242,6 +242,8 @@ class Pass {
        const SharedPrefixes& prefixes, const Loads& loads, size_t mini_batches);
 
   void SetLimits();
+  // What items of these sequences have of the loads with a limit that are not dealt.
+  std::vector<PackLoad> LimitedOf(const SequenceLists& lists) const;
   bool HasPhase(const LoadCost& cost) const;
   // This pass without limits, its phases part of all costs or of none.
   Pass Plain(bool with_phases) const;

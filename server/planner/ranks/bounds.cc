@@ -85,7 +85,7 @@ MiniBatchBounds BoundsOfShares(const Pass& pass, const MiniBatchItems& mini_batc
         most_needed,
         pass.options().layout == Layout::kPacked
             ? LeastPacked(own.ForPacking(), pass.bin_limits(), 1, pass.counts(), placement.slots)
-            : DraftPadded(pass, SortedItems(pass.ItemsFrom(SequenceLists::Singles(shares[rank])))));
+            : FewestPadded(pass, pass.ItemsFrom(SequenceLists::Singles(shares[rank]))));
     busiest = std::max(busiest, std::accumulate(own.costs.begin(), own.costs.end(), Cost{0}));
     all.lengths.insert(all.lengths.end(), own.lengths.begin(), own.lengths.end());
     all.counts.insert(all.counts.end(), own.counts.begin(), own.counts.end());
@@ -199,8 +199,8 @@ Cost SequencesBound(const Pass& pass, const MiniBatchItems& mini_batch, Cost loc
 
 uint64_t FewestPaddedPerRank(const Pass& pass, std::span<const SequenceIndex> mini_batch) {
   // Of sequences alone: with groups that stay together there can only be more.
-  const SortedItems items(pass.ItemsFrom(SequenceLists::Singles(mini_batch)));
-  return PerRank(DraftPadded(pass, items), pass.ranks(), pass.counts());
+  const Items items = pass.ItemsFrom(SequenceLists::Singles(mini_batch));
+  return PerRank(FewestPadded(pass, items), pass.ranks(), pass.counts());
 }
 
 }  // namespace

@@ -19,6 +19,10 @@ std::string Limits(const Pass& pass) {
   if (options.max_sequences_per_microbatch > 0) {
     absl::StrAppend(&text, ", max_sequences_per_microbatch ", options.max_sequences_per_microbatch);
   }
+  for (const LoadLimit& limit : options.limits) {
+    absl::StrAppend(&text, ", max_per_microbatch ", limit.max_per_microbatch, " of load ",
+                    QuotedLoad(limit.load));
+  }
   absl::StrAppend(&text, ", min_microbatches ", options.min_microbatches,
                   ", microbatch_count_multiple ", options.microbatch_count_multiple);
   if (pass.counts().multiple != options.microbatch_count_multiple) {

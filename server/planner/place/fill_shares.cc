@@ -15,6 +15,7 @@
 #include "server/planner/pass/slot_loads.h"
 #include "server/planner/pass/step_time.h"
 #include "server/planner/place/place.h"
+#include "server/planner/ranks/conflicts.h"
 #include "server/planner/ranks/fill_bins.h"
 #include "server/planner/ranks/fill_ranks.h"
 #include "server/planner/ranks/more_slots.h"
@@ -296,7 +297,12 @@ absl::StatusOr<Placement> FillTrees(const Pass& pass, const SequenceLists& share
   std::vector<Placement> found =
       SolveTrees(pass, sequences, rank_of, std::move(others), {}, context);
   if (absl::Status status = CheckStop(context.allowance); !status.ok()) return status;
-  if (found.empty()) return refused.ok() ? FillRanks(pass, shares, context) : refused;
+  if (found.empty()) {
+    if (!refused.ok()) return refused;
+    absl::StatusOr<Placement> filled = FillRanks(pass, shares, context);
+    if (!filled.ok() || KeepsLimits(pass, filled->microbatches, filled->slots)) return filled;
+    return NotWithinLimits(pass, context.where);
+  }
   PutCostliestRowsFirst(pass, found.front());
   return std::move(found.front());
 }

@@ -5,6 +5,7 @@
 
 #include "server/planner/pass/mini_batch_items.h"
 #include "server/planner/pass/order.h"
+#include "server/planner/pass/slot_loads.h"
 #include "server/planner/pass/step_time.h"
 #include "server/planner/place/batch_passes.h"
 #include "server/planner/place/fill_shares.h"
@@ -93,6 +94,13 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
     return PlaceBySharding(*lead_, MiniBatchItems(*lead_, mini_batch),
                            ContextOf(k, lead_->WhereOf(k)));
   }();
+  if (asked.ok() && !KeepsLimits(*lead_, asked->lead().microbatches, asked->lead().slots)) {
+    // Packers do not know what slots deal.
+    absl::StatusOr<Placement> filled =
+        FillShares(*lead_, asked->shares, ContextOf(k, lead_->WhereOf(k)));
+    if (!filled.ok()) return filled.status();
+    asked->lead() = *std::move(filled);
+  }
   if (asked.ok()) asked = Fill(k, *std::move(asked));
   // Here the request names the rank of each sequence.
   if (sharding == Sharding::kStrideSorted) return asked;
@@ -179,7 +187,11 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceWithinLimits(
   const Pass dealt = lead_->With(options);
   absl::StatusOr<MiniBatchPlacement> placed =
       PlaceBySharding(dealt, MiniBatchItems(dealt, mini_batch), ContextOf(k, lead_->WhereOf(k)));
-  return placed.ok() ? Fill(k, *std::move(placed)) : placed;
+  if (!placed.ok()) return placed;
+  if (!KeepsLimits(*lead_, placed->lead().microbatches, placed->lead().slots)) {
+    return NotWithinLimits(*lead_, lead_->WhereOf(k));
+  }
+  return Fill(k, *std::move(placed));
 }
 
 // The best that BestBalanced finds, or where presets may come to other placements than those that

@@ -93,6 +93,12 @@ absl::Status GroupsDontDivide(const Pass& pass, size_t groups, uint64_t sequence
       ", as equal_sequence_counts asks"));
 }
 
+absl::Status NotWithinLimits(const Pass& pass, absl::string_view where) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      where, ": no micro-batches were found on data_parallel ", pass.ranks(), " ranks within ",
+      Limits(pass), "; raise limits, or set allow_empty_microbatches"));
+}
+
 absl::Status NothingOnRank(const Pass& pass, size_t rank, absl::string_view where) {
   return absl::InvalidArgumentError(absl::StrCat(
       where, ": manifest.ranks has no sequence on rank ", rank, " of data_parallel ", pass.ranks(),

@@ -102,18 +102,34 @@ class TreeSolver {
 
   std::vector<Placement> Solve(std::vector<Placement> others, std::vector<Placement> presets) {
     std::vector<TreeSearch> starts;
-    if (items_ && !sequences_.empty()) starts = ImprovedStarts(others);
+    if (items_ && !sequences_.empty() && NeedsSearch(others)) starts = ImprovedStarts(others);
     for (Placement& preset : presets) others.push_back(std::move(preset));
+    // Others too: what meets in a slot is dealt together.
+    for (Placement& other : others) other.whole_slots = other.whole_slots || deals_within_limits_;
     std::erase_if(others, [&](const Placement& other) {
       return !KeepsLimits(pass_, other.microbatches, other.slots);
     });
     for (const TreeSearch& start : starts) {
-      if (start.keeps_limits()) others.push_back(PlacementOf(start));
+      if (!start.keeps_limits()) continue;
+      Placement placement = PlacementOf(start);
+      // Where ranks keep their rows, their empty ones may have changed what meets in a slot.
+      if (deals_within_limits_ && !KeepsLimits(pass_, placement.microbatches, placement.slots)) {
+        continue;
+      }
+      others.push_back(std::move(placement));
     }
     return InOrder(std::move(others));
   }
 
  private:
+  // Not if plain passes know all that rows cost, and what they make is within limits.
+  bool NeedsSearch(const std::vector<Placement>& others) const {
+    const bool is_plain = pass_.prefixes() == nullptr && pass_.without_phases() == nullptr;
+    return !is_plain || std::ranges::none_of(others, [&](const Placement& other) {
+      return KeepsLimits(pass_, other.microbatches, other.slots);
+    });
+  }
+
   // The best of those that begin with `others` and of others.
   std::vector<TreeSearch> ImprovedStarts(const std::vector<Placement>& others) {
     const SearchEffort effort = EffortOf(Affordable(pass_.effort(), context_.allowance));
@@ -267,7 +283,7 @@ class TreeSolver {
     uint64_t enough = 0;
     for (const Placement& other : others) enough = std::max<uint64_t>(enough, other.slots);
     if (enough == 0 || enough > most || has_limits_) enough = most;
-    int more = items_->size() > kMostForAllStarts ? 0 : effort.more_slots;
+    int more = items_->size() > kMostForAllStarts || !items_->shares() ? 0 : effort.more_slots;
     uint64_t slots = FewestSlots();
     if (pass_.pipeline() != nullptr) {
       for (const uint64_t number :
@@ -317,7 +333,7 @@ class TreeSolver {
     const bool few = items_->size() <= kMostForAllStarts;
     const bool is_fast = pass_.effort() == Effort::kFast;
     const bool is_free = rank_of_.empty() && !terms.keeps_counts;
-    const bool shares = pass_.prefixes() != nullptr;
+    const bool shares = items_->shares();
     for (const PieceSize& size : kPieceSizes) {
       // Sequences that share nothing are pieces of one each, whatever the size.
       if (!shares && size.cost != 1) continue;
@@ -358,8 +374,7 @@ class TreeSolver {
     const std::vector<TreeBin>& bins = search.bins();
     std::vector<uint32_t> bin_at(bins.size());
     std::iota(bin_at.begin(), bin_at.end(), 0u);
-    if (terms.fixed_slots && !terms.keeps_ranks && !terms.keeps_counts)
-      bin_at = SlotsInOrder(search);
+    if (terms.fixed_slots) bin_at = SlotsInOrder(search);
     const bool deals = !terms.fixed_slots && terms.synchronization == Synchronization::kLockstep &&
                        !terms.keeps_ranks && !terms.keeps_counts;
     if (deals) {
@@ -398,7 +413,8 @@ class TreeSolver {
     return placement;
   }
 
-  // Bins by place: slots that have most empty bins are last, and these are on the last ranks.
+  // Bins by place: slots that have most empty bins are last, and these are on the last ranks, where
+  // ranks may exchange what they have.
   std::vector<uint32_t> SlotsInOrder(const TreeSearch& search) const {
     const TreeTerms& terms = search.terms();
     const std::vector<TreeBin>& bins = search.bins();
@@ -412,7 +428,12 @@ class TreeSolver {
     }
     std::ranges::sort(slots);
     std::vector<uint32_t> bin_at(bins.size());
+    const bool keeps = terms.keeps_ranks || terms.keeps_counts;
     for (uint32_t slot = 0; slot < terms.slots; ++slot) {
+      for (uint32_t rank = 0; keeps && rank < terms.ranks; ++rank) {
+        bin_at[rank * terms.slots + slot] = rank * terms.slots + slots[slot].second;
+      }
+      if (keeps) continue;
       uint32_t next = 0;
       for (const bool is_empty : {false, true}) {
         for (uint32_t rank = 0; rank < terms.ranks; ++rank) {

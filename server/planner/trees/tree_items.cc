@@ -152,6 +152,7 @@ void AddTo(const TreeItems& items, std::span<const uint32_t> added, TreeBin& bin
 TreeChange ChangeBy(const TreeItems& items, const TreeBin& bin, std::span<const uint32_t> added,
                     const TreeChange& alone) {
   TreeChange change = alone;
+  if (!items.shares()) return change;
   const PathCost& cost = items.path_cost();
   const auto join = [&](uint32_t a, uint32_t b) {
     const uint32_t common = items.Common(a, b);

@@ -77,15 +77,19 @@ class TreeItems {
   }
   // Of items a < b.
   uint32_t Common(uint32_t a, uint32_t b) const {
-    return tree_->Common(first_[a + 1] - 1, first_[b]);
+    return shares_ ? tree_->Common(first_[a + 1] - 1, first_[b]) : 0;
   }
+  // Whether any two items have something in common.
+  bool shares() const { return shares_; }
 
  private:
-  TreeItems(const Pass& pass, const MiniBatchTree& tree) : tree_(&tree), path_cost_(pass) {}
+  TreeItems(const Pass& pass, const MiniBatchTree& tree)
+      : tree_(&tree), shares_(pass.prefixes() != nullptr), path_cost_(pass) {}
 
   void AddLoads(const Pass& pass);
 
   const MiniBatchTree* tree_;
+  bool shares_;
   PathCost path_cost_;
   std::vector<uint32_t> first_;
   std::vector<uint64_t> tokens_;

@@ -57,6 +57,30 @@ TreeBin Traded(const TreeItems& items, const TreeBin& bin, uint32_t out_begin, u
 
 }  // namespace
 
+bool DealsWithin(const TreeItems& items, const TreeTerms& terms, std::span<const TreeBin> bins,
+                 uint32_t slot, std::span<const uint32_t> added) {
+  if (terms.dealt_limits_of == nullptr) return true;
+  const Pass& pass = *terms.dealt_limits_of;
+  std::vector<SequenceIndex> sequences;
+  const auto add = [&](uint32_t item) {
+    for (uint32_t i = 0; i < items.count(item); ++i) {
+      sequences.push_back(items.tree()[items.first(item) + i]);
+    }
+  };
+  for (uint32_t rank = 0; rank < terms.ranks; ++rank) {
+    std::ranges::for_each(bins[rank * terms.slots + slot].items, add);
+  }
+  std::ranges::for_each(added, add);
+  return std::ranges::all_of(pass.limits(), [&](const LoadBudget& limit) {
+    if (!limit.dealt) return true;
+    double sum = 0;
+    for (const SequenceIndex sequence : sequences) sum += pass.loads().Of(limit.load, sequence);
+    if (sum > limit.most * terms.ranks) return false;
+    const DealtItems dealt = DealItems(pass.loads(), limit.load, sequences, terms.ranks);
+    return std::ranges::max(dealt.sums) <= limit.most;
+  });
+}
+
 // What the step takes of what it depends on, and a little of all work, if two bins cost `x` and
 // `y`, all else as it is. Under kLockstep they are in slots whose other bins cost up to rest_a and
 // rest_b; else their ranks have as much besides, and other ranks up to rest.
@@ -210,21 +234,7 @@ bool TreeSearch::keeps_limits() const {
 }
 
 bool TreeSearch::DealsWithin(uint32_t slot) const {
-  if (terms_.dealt_limits_of == nullptr) return true;
-  const Pass& pass = *terms_.dealt_limits_of;
-  std::vector<SequenceIndex> sequences;
-  for (uint32_t rank = 0; rank < terms_.ranks; ++rank) {
-    for (const uint32_t item : bins_[rank * terms_.slots + slot].items) {
-      for (uint32_t i = 0; i < items_->count(item); ++i) {
-        sequences.push_back(items_->tree()[items_->first(item) + i]);
-      }
-    }
-  }
-  return std::ranges::all_of(pass.limits(), [&](const LoadBudget& limit) {
-    return !limit.dealt ||
-           std::ranges::max(DealItems(pass.loads(), limit.load, sequences, terms_.ranks).sums) <=
-               limit.most;
-  });
+  return batchplan::DealsWithin(*items_, terms_, bins_, slot, {});
 }
 
 template <typename CostOf>

@@ -36,6 +36,11 @@ struct TreeTerms {
   bool fixed_slots = false;
 };
 
+// Whether what the bins of a slot, and `added` to it, have of dealt loads is within limits once it
+// is dealt.
+bool DealsWithin(const TreeItems& items, const TreeTerms& terms, std::span<const TreeBin> bins,
+                 uint32_t slot, std::span<const uint32_t> added);
+
 // Slot s of rank r is bin r * slots + s. Bins beyond the capacity, of sequences that run alone,
 // stay as they are. Bins may be above limits of loads at first; what is less so is always better.
 class TreeSearch {

@@ -146,7 +146,7 @@ class PieceFiller {
       const TreeChange change = ChangeBy(items_, bins_[bin], added, of_piece);
       const uint64_t tokens = bins_[bin].tokens + change.tokens;
       const bool fits = tokens <= terms_.capacity || (bins_[bin].items.empty() && piece.count == 1);
-      if (!fits) return false;
+      if (!fits || !DealsWithin(items_, terms_, bins_, bin % terms_.slots, added)) return false;
       const std::pair<double, double> value =
           choice_ == PieceChoice::kFewestTokens
               ? std::pair(static_cast<double>(change.tokens), -static_cast<double>(tokens))
@@ -166,7 +166,7 @@ class PieceFiller {
           static_cast<double>(terms_.capacity) - static_cast<double>(alone.tokens - common_);
       auto next = choice_ == PieceChoice::kFewestTokens ? in_order_.lower_bound({{-room, 0}, 0})
                                                         : in_order_.begin();
-      const bool has_limits = !items_.searched_loads().empty();
+      const bool has_limits = !items_.searched_loads().empty() || terms_.dealt_limits_of != nullptr;
       for (int looks = 0; next != in_order_.end() && (looks < kMostLooks || has_limits);
            ++looks, ++next) {
         if (look(next->second)) break;

@@ -22,7 +22,7 @@ using testing::RandomItems;
 using testing::RandomStream;
 using testing::TokensOf;
 
-constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t kNoSplit = std::numeric_limits<uint64_t>::max();
 
 // Random items with one to three limited loads, of whole numbers or of thirds.
 struct LimitedItems : RandomItems {
@@ -119,8 +119,8 @@ TEST(LimitedSplitsTest, OfAsManyRunsTheFewestTokensAndTheLowestLevel) {
       const std::vector<uint64_t> run_costs = RunCosts(items.view(), items.costs, cuts);
       return *std::ranges::max_element(run_costs);
     };
-    std::vector<uint64_t> tokens(items.widths.size() + 1, kNever);
-    std::vector<uint64_t> level(items.widths.size() + 1, kNever);
+    std::vector<uint64_t> tokens(items.widths.size() + 1, kNoSplit);
+    std::vector<uint64_t> level(items.widths.size() + 1, kNoSplit);
     for (const Cuts& cuts : AllSplits(items.view(), items.limits)) {
       const size_t runs = cuts.size() - 1;
       tokens[runs] = std::min(tokens[runs], TokensOf(cuts, items.view()));

@@ -116,7 +116,9 @@ Pass::Pass(const Manifest& manifest, const PlanOptions& options, size_t index,
       prefixes_(options_->ignore_shared_prefixes || prefixes.empty() ? nullptr : &prefixes),
       loads_(&loads),
       counts_(CountRuleOf(options.topology, options.pipeline, *options_)),
-      planned_(planned.lengths) {}
+      planned_(planned.lengths),
+      keeps_kinds_(options_->kinds_per_slot != KindsPerSlot::kAny &&
+                   std::ranges::any_of(manifest.kinds, [](uint32_t kind) { return kind != 0; })) {}
 
 void Pass::SetLimits() {
   const CostModel& model = request_->cost_model;
@@ -286,6 +288,21 @@ Pass Pass::With(const PassOptions& method) const {
   if (plain_ != nullptr) other.plain_ = std::make_shared<Pass>(plain_->With(method));
   if (without_phases_ != nullptr) {
     other.without_phases_ = std::make_shared<Pass>(without_phases_->With(method));
+  }
+  return other;
+}
+
+Pass Pass::OfOneKind(bool may_be_empty, const CountRule& counts) const {
+  Pass other = *this;
+  other.keeps_kinds_ = false;
+  other.allow_empty_ = allow_empty_ && may_be_empty;
+  other.counts_ = counts;
+  if (plain_ != nullptr) {
+    other.plain_ = std::make_shared<Pass>(plain_->OfOneKind(may_be_empty, counts));
+  }
+  if (without_phases_ != nullptr) {
+    other.without_phases_ =
+        std::make_shared<Pass>(without_phases_->OfOneKind(may_be_empty, counts));
   }
   return other;
 }

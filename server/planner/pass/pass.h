@@ -162,6 +162,14 @@ class Pass {
     return all_load_costs_ == nullptr ? 0 : (*all_load_costs_)[sequence.value()];
   }
 
+  // The manifest's, by position.
+  std::span<const uint32_t> kinds() const { return manifest_->kinds; }
+  // Whether slots may not have sequences of all kinds (options().kinds_per_slot).
+  bool keeps_kinds() const { return keeps_kinds_; }
+  // This pass over sequences that may be in one slot, with another rule of micro-batches; without
+  // empty ones unless `may_be_empty`.
+  Pass OfOneKind(bool may_be_empty, const CountRule& counts) const;
+
   // Whether rows depend on more than the sums of their sequences' tokens and costs, so that
   // rows/solve_rows.h makes them: prefixes, limits or phases.
   bool is_joint() const {
@@ -293,6 +301,7 @@ class Pass {
   uint32_t longest_beside_ = 0;
   bool some_run_alone_ = false;
   bool same_widths_ = false;
+  bool keeps_kinds_ = false;
 };
 
 }  // namespace batchplan

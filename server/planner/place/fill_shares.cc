@@ -307,10 +307,42 @@ absl::StatusOr<Placement> FillTrees(const Pass& pass, const SequenceLists& share
   return std::move(found.front());
 }
 
+// The sequences of each kind by themselves.
+absl::StatusOr<Placement> FillByKinds(const Pass& pass, const SequenceLists& shares,
+                                      const SearchContext& context) {
+  std::vector<Placement> placements;
+  uint64_t missing = 0;
+  for (const KindClass& own : ClassesOf(pass, shares.all())) {
+    const std::set<SequenceIndex> members(own.sequences.begin(), own.sequences.end());
+    SequenceLists of_kind;
+    for (size_t rank = 0; rank < shares.size(); ++rank) {
+      size_t count = 0;
+      for (const SequenceIndex sequence : shares[rank]) {
+        if (!members.contains(sequence)) continue;
+        of_kind.Push(sequence);
+        ++count;
+      }
+      of_kind.Close();
+      if (count == 0 && (own.kind != 0 || !pass.allow_empty())) {
+        return NoKindOnRank(pass, rank, own.kind, context.where);
+      }
+    }
+    const Pass of_one = pass.OfOneKind(/*may_be_empty=*/own.kind == 0, CountRule());
+    absl::StatusOr<Placement> filled = FillShares(of_one, of_kind, context);
+    if (!filled.ok()) return filled;
+    missing += filled->slots;
+    placements.push_back(*std::move(filled));
+  }
+  Placement joined = Joined(pass, placements, /*keeps_ranks=*/true);
+  if (pass.counts().RoundUp(joined.slots) == joined.slots) return joined;
+  return KindsMissCounts(pass, joined.slots, context.where);
+}
+
 }  // namespace
 
 absl::StatusOr<Placement> FillShares(const Pass& pass, const SequenceLists& shares,
                                      const SearchContext& context) {
+  if (pass.keeps_kinds()) return FillByKinds(pass, shares, context);
   if (pass.is_joint()) return FillTrees(pass, shares, context);
   if (pass.given_ranks().empty()) return FillRanks(pass, shares, context);
   return SharesFiller(pass, shares, context).Run();

@@ -1,0 +1,132 @@
+#include "server/planner/place/kinds_apart.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/planner/pass/order.h"
+#include "server/planner/request/cost.h"
+
+namespace batchplan {
+namespace {
+
+// The kind that a pass sees: all others than 0 are one where they may run together.
+uint32_t SeenKind(const Pass& pass, SequenceIndex sequence) {
+  const uint32_t kind = pass.kinds()[sequence.value()];
+  return pass.options().kinds_per_slot == KindsPerSlot::kTogether ? std::min(kind, 1u) : kind;
+}
+
+// What each rank's micro-batches cost.
+std::vector<Cost> RankCosts(const Pass& pass, const Placement& placement) {
+  const std::vector<Cost> costs = RowCosts(pass, placement, MicrobatchCosts(pass, placement));
+  std::vector<Cost> of_ranks(placement.ranks(), 0);
+  for (size_t m = 0; m < costs.size(); ++m) of_ranks[m / placement.slots] += costs[m];
+  return of_ranks;
+}
+
+std::vector<uint32_t> InOrder(size_t ranks) {
+  std::vector<uint32_t> order(ranks);
+  std::iota(order.begin(), order.end(), 0u);
+  return order;
+}
+
+}  // namespace
+
+std::vector<KindClass> ClassesOf(const Pass& pass, std::span<const SequenceIndex> sequences) {
+  // Kind 0 comes last.
+  std::map<uint32_t, KindClass, std::greater<>> classes;
+  for (const SequenceIndex sequence : sequences) {
+    const uint32_t kind = SeenKind(pass, sequence);
+    KindClass& own = classes[kind];
+    own.kind = kind;
+    own.sequences.push_back(sequence);
+  }
+  std::vector<KindClass> all;
+  all.reserve(classes.size());
+  for (auto& [kind, own] : classes) all.push_back(std::move(own));
+  return all;
+}
+
+bool KeepsKinds(const Pass& pass, const SequenceLists& microbatches, size_t slots) {
+  if (!pass.keeps_kinds()) return true;
+  const bool together = pass.options().kinds_per_slot == KindsPerSlot::kTogether;
+  for (size_t slot = 0; slot < slots; ++slot) {
+    uint32_t greatest = 0;
+    for (size_t m = slot; m < microbatches.size(); m += slots) {
+      for (const SequenceIndex sequence : microbatches[m]) {
+        greatest = std::max(greatest, SeenKind(pass, sequence));
+      }
+    }
+    if (greatest == 0) continue;
+    for (size_t m = slot; m < microbatches.size(); m += slots) {
+      const auto is_of_it = [&](SequenceIndex sequence) {
+        return SeenKind(pass, sequence) == greatest;
+      };
+      const std::span<const SequenceIndex> own = microbatches[m];
+      const bool fits = together ? std::ranges::any_of(own, is_of_it)
+                                 : !own.empty() && std::ranges::all_of(own, is_of_it);
+      if (!fits) return false;
+    }
+  }
+  return true;
+}
+
+absl::Status CheckClasses(const Pass& pass, std::span<const KindClass> classes,
+                          absl::string_view where) {
+  for (const KindClass& own : classes) {
+    if (own.sequences.size() >= pass.ranks() || (own.kind == 0 && pass.allow_empty())) continue;
+    const bool together = pass.options().kinds_per_slot == KindsPerSlot::kTogether;
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, " has ", own.sequences.size(), " sequences of ",
+        together && own.kind != 0 ? std::string("kinds other than 0")
+                                  : absl::StrCat("kind ", own.kind),
+        ", but kinds_per_slot asks for one on each rank of data_parallel ", pass.ranks(),
+        " in every slot that has any; give more, such as a dummy for each rank that has none"));
+  }
+  return absl::OkStatus();
+}
+
+Placement Joined(const Pass& pass, std::span<const Placement> placements, bool keeps_ranks) {
+  const size_t ranks = pass.ranks();
+  const bool exchanges = !keeps_ranks && pass.synchronization() == Synchronization::kAccumulated;
+  // Rank r has what rank rank_at[c][r] has of placement c.
+  std::vector<std::vector<uint32_t>> rank_at;
+  std::vector<Cost> sums(ranks, 0);
+  for (const Placement& part : placements) {
+    std::vector<uint32_t>& own = rank_at.emplace_back(InOrder(ranks));
+    if (!exchanges) continue;
+    const std::vector<Cost> costs = RankCosts(pass, part);
+    std::ranges::stable_sort(own, std::greater<>(), [&](uint32_t rank) { return costs[rank]; });
+    std::vector<uint32_t> takers = InOrder(ranks);
+    std::ranges::stable_sort(takers, {}, [&](uint32_t rank) { return sums[rank]; });
+    std::vector<uint32_t> dealt(ranks);
+    for (size_t i = 0; i < ranks; ++i) {
+      dealt[takers[i]] = own[i];
+      sums[takers[i]] += costs[own[i]];
+    }
+    own = std::move(dealt);
+  }
+  Placement all;
+  for (const Placement& part : placements) all.slots += part.slots;
+  all.whole_slots = true;
+  all.method = placements.front().method;
+  all.widths.reserve(size_t{all.slots} * ranks);
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    for (size_t c = 0; c < placements.size(); ++c) {
+      const Placement& part = placements[c];
+      const size_t first = rank_at[c][rank] * size_t{part.slots};
+      for (size_t m = first; m < first + part.slots; ++m) {
+        all.microbatches.Push(part.microbatches[m]);
+        all.microbatches.Close();
+        all.widths.push_back(part.widths[m]);
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace batchplan

@@ -241,6 +241,10 @@ absl::Status ApplyOverlongPolicy(const Manifest& manifest, OverlongPolicy policy
         demands.excluded.push_back({index, length, ExclusionReason::kDropped});
       }
     } else if (policy == OverlongPolicy::kAlone) {
+      if (loads.ExceedsDealt(index)) {
+        return Violation("sequence ", i, " has more of a dealt load than a limit allows, and is ",
+                         "not dropped");
+      }
       if (overlong(i)) demands.excluded.push_back({index, length, ExclusionReason::kAlone});
     } else if (too_much(i)) {
       return Violation("sequence ", i, " has more of a load than a limit allows, and is neither ",

@@ -74,6 +74,8 @@ class PassPlans : public PlacementSink {
         instance.options().ignore_mini_batches ? mini_batches_.all() : mini_batches_[mini_batch];
     bounds_[pass].push_back(BoundsOf(instance, sequences, placement, allowance_));
     if (allowance_.stop_requested()) return;
+    // What meets in a slot is dealt together.
+    if (instance.deals_within_limits()) placement.whole_slots = true;
     // Groups come in the order in which they run.
     if (!instance.sizes_differ()) {
       OrderMicrobatches(instance, instance.order(), placement, allowance_);

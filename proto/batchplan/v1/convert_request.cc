@@ -220,6 +220,15 @@ absl::Status ReadPass(const v1::Pass& wire, const std::string& where, PassOption
   });
 }
 
+absl::Status CheckLoadNames(const v1::Manifest& manifest) {
+  for (int i = 0; i < manifest.loads_size(); ++i) {
+    absl::Status status =
+        CheckId(absl::StrCat("manifest.loads[", i, "].name"), manifest.loads(i).name());
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 // What the contract names and this version does not plan.
 absl::Status CheckPlanned(const v1::PlanBatchRequest& request) {
   const auto missing = [](absl::string_view field) {
@@ -277,6 +286,7 @@ absl::StatusOr<ParsedRequest> Parse(const v1::PlanBatchRequest& request, bool re
       CheckPlanned(request),
       CheckId("job_id", request.job_id()),
       CheckId("request_id", request.request_id()),
+      CheckLoadNames(request.manifest()),
       ReadMiniBatching(request.mini_batches(), options.mini_batches),
       ReadPipeline(request, options),
       read_costs && request.has_cost_model()

@@ -135,7 +135,7 @@ void Pass::SetLimits() {
   std::vector<bool> above(planned_.size(), false);
   for (uint32_t i = 0; i < planned_.size(); ++i) {
     above[i] = std::ranges::any_of(limits_, [&](const LoadBudget& limit) {
-      return loads_->LargestOf(limit.load, SequenceIndex(i), limit.dealt) > limit.most;
+      return !limit.dealt && loads_->Of(limit.load, SequenceIndex(i)) > limit.most;
     });
   }
   if (std::ranges::find(above, true) == above.end()) return;

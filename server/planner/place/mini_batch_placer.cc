@@ -84,6 +84,23 @@ SearchContext MiniBatchPlacer::ContextOf(size_t k, absl::string_view where,
 
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
+  absl::StatusOr<MiniBatchPlacement> placed = PlaceAnywhere(k, mini_batch);
+  if (!placed.ok() || !lead_->deals_within_limits() ||
+      KeepsLimits(*lead_, placed->lead().microbatches, placed->lead().slots)) {
+    return placed;
+  }
+  // Packers do not know what slots deal.
+  absl::StatusOr<Placement> filled =
+      FillShares(*lead_, placed->shares, ContextOf(k, lead_->WhereOf(k)));
+  if (!filled.ok()) return filled.status();
+  MiniBatchPlacement anew{.shares = std::move(placed->shares), .passes = {}};
+  anew.passes.push_back(*std::move(filled));
+  return Fill(k, std::move(anew));
+}
+
+// By the sharding that is asked for, or otherwise.
+absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceAnywhere(
+    size_t k, std::span<const SequenceIndex> mini_batch) const {
   if (!first_.given_ranks().empty()) return PlaceAsGiven(k, mini_batch);
   const Sharding sharding = first_.options().sharding;
   if (sharding == Sharding::kBalanced) {
@@ -94,13 +111,6 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
     return PlaceBySharding(*lead_, MiniBatchItems(*lead_, mini_batch),
                            ContextOf(k, lead_->WhereOf(k)));
   }();
-  if (asked.ok() && !KeepsLimits(*lead_, asked->lead().microbatches, asked->lead().slots)) {
-    // Packers do not know what slots deal.
-    absl::StatusOr<Placement> filled =
-        FillShares(*lead_, asked->shares, ContextOf(k, lead_->WhereOf(k)));
-    if (!filled.ok()) return filled.status();
-    asked->lead() = *std::move(filled);
-  }
   if (asked.ok()) asked = Fill(k, *std::move(asked));
   // Here the request names the rank of each sequence.
   if (sharding == Sharding::kStrideSorted) return asked;
@@ -187,11 +197,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceWithinLimits(
   const Pass dealt = lead_->With(options);
   absl::StatusOr<MiniBatchPlacement> placed =
       PlaceBySharding(dealt, MiniBatchItems(dealt, mini_batch), ContextOf(k, lead_->WhereOf(k)));
-  if (!placed.ok()) return placed;
-  if (!KeepsLimits(*lead_, placed->lead().microbatches, placed->lead().slots)) {
-    return NotWithinLimits(*lead_, lead_->WhereOf(k));
-  }
-  return Fill(k, *std::move(placed));
+  return placed.ok() ? Fill(k, *std::move(placed)) : placed;
 }
 
 // The best that BestBalanced finds, or where presets may come to other placements than those that

@@ -79,7 +79,7 @@ class TreeSolver {
         items_(TreeItems::Create(pass, tree_)),
         groups_keep_rank_(pass.groups_keep_rank() && !pass.groups_keep_microbatch()),
         has_limits_(!pass.limits().empty()),
-        deals_within_limits_(std::ranges::any_of(pass.limits(), &LoadBudget::dealt)),
+        deals_within_limits_(pass.deals_within_limits()),
         fixed_slots_(deals_within_limits_ ||
                      !std::ranges::all_of(pass.phases(), &LoadPhase::dealt)) {
     if (!items_) return;

@@ -142,7 +142,9 @@ class PieceFiller {
           counts_[RankOf(bin)] + alone.sequences > most_on_rank_) {
         return false;
       }
-      if (!HasRoomForLoads(bins_[bin], alone)) return false;
+      // What runs alone may be above limits.
+      const bool may_be_above = bins_[bin].items.empty() && piece.count == 1;
+      if (!may_be_above && !HasRoomForLoads(items_, bins_[bin], alone.loads)) return false;
       const TreeChange change = ChangeBy(items_, bins_[bin], added, of_piece);
       const uint64_t tokens = bins_[bin].tokens + change.tokens;
       const bool fits = tokens <= terms_.capacity || (bins_[bin].items.empty() && piece.count == 1);
@@ -235,14 +237,6 @@ class PieceFiller {
   std::pair<double, double> KeyOf(uint32_t bin) const {
     if (choice_ == PieceChoice::kFewestTokens) return {-static_cast<double>(bins_[bin].tokens), 0};
     return {accumulates() ? sums_[RankOf(bin)] : 0, CostWithPhases(items_, bins_[bin])};
-  }
-  bool HasRoomForLoads(const TreeBin& bin, const TreeBin& added) const {
-    const std::span<const SearchedLoad> searched = items_.searched_loads();
-    for (size_t load = 0; load < searched.size(); ++load) {
-      if (bin.items.empty() && added.items.size() == 1) break;
-      if (bin.loads[load] + added.loads[load] > searched[load].most) return false;
-    }
-    return true;
   }
   void Enter(uint32_t bin) {
     if (!rank_of_.empty()) return;

@@ -358,7 +358,7 @@ class Pass:
     # Compute every sequence whole, whatever it shares with others.
     ignore_shared_prefixes: bool = False
     # By name of a load the most that a micro-batch may have of it; of a dealt one a rank of a slot.
-    limits: Mapping[str, float] = dataclasses.field(default_factory=dict, hash=False)
+    limits: Mapping[str, float] | None = dataclasses.field(default=None, hash=False)
 
     def to_dict(self, place: int = 0) -> dict[str, Any]:
         """The pass as the wire contract has it; errors name it by its place among others."""
@@ -401,6 +401,8 @@ class Pass:
 
 
 def _limits(where: str, limits: Any) -> list[dict[str, Any]]:
+    if limits is None:
+        return []
     if not isinstance(limits, Mapping):
         raise InvalidRequest(f"{where} is {limits!r}; must be numbers by name of a load")
     return [

@@ -55,7 +55,7 @@ class Request:
         if (max_tokens is None) == (not given):
             raise InvalidRequest("max_tokens or passes is needed, and not both")
         if max_tokens is not None:
-            given = [Pass(max_tokens, limits={} if limits is None else limits)]
+            given = [Pass(max_tokens, limits=limits)]
         elif limits is not None:
             raise InvalidRequest("limits and passes are set; give each pass its own limits")
         self.lengths = lengths_of(lengths)

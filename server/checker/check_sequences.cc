@@ -85,13 +85,19 @@ absl::Status CheckMiniBatches(const PlacedPass& placed) {
   if (pass.options.ignore_mini_batches) return absl::OkStatus();
   const RequestDemands& demands = pass.demands;
   std::vector<uint64_t> sizes(pass.plan.microbatches_per_rank.size(), 0);
+  std::vector<bool> counted(demands.counts_groups ? demands.group_of.size() : 0, false);
   uint64_t delay = 0;
   uint64_t moved = 0;
   uint64_t planned = 0;
   for (size_t sequence = 0; sequence < placement.size(); ++sequence) {
     if (placement[sequence] == kNowhere) continue;
     const uint32_t mini_batch = microbatches[placement[sequence]].mini_batch;
-    ++sizes[mini_batch];
+    if (!demands.counts_groups) {
+      ++sizes[mini_batch];
+    } else if (!counted[demands.group_of[sequence]]) {
+      counted[demands.group_of[sequence]] = true;
+      ++sizes[mini_batch];
+    }
     if (demands.mini_batch_of.empty()) continue;
     const uint32_t place = demands.mini_batch_of[sequence];
     delay += mini_batch > place ? mini_batch - place : 0;
@@ -113,11 +119,14 @@ absl::Status CheckMiniBatches(const PlacedPass& placed) {
       return Violation("passes[", pass.number, "] has no sequences in mini-batch ", k);
     }
     // Which mini-batch a dropped sequence was in is not recorded; then the size is an upper limit.
-    const bool wrong = demands.any_dropped ? sizes[k] > demands.mini_batch_size
-                                           : sizes[k] != demands.mini_batch_size;
-    if (wrong) {
-      return Violation("passes[", pass.number, "] has ", sizes[k], " sequences in mini-batch ", k,
-                       ", but mini_batches.size is ", demands.mini_batch_size);
+    const uint64_t wanted = k + 1 < sizes.size() ? demands.mini_batch_size : demands.last_size;
+    if (demands.any_dropped ? sizes[k] > wanted : sizes[k] != wanted) {
+      return Violation(
+          "passes[", pass.number, "] has ", sizes[k],
+          demands.counts_groups ? " groups" : " sequences", " in mini-batch ", k,
+          ", but mini_batches.", demands.counts_groups ? "group_count" : "size", " is ",
+          demands.mini_batch_size,
+          wanted == demands.mini_batch_size ? "" : ", of which the last has what is left");
     }
   }
   // Where a shuffle puts a sequence is not known here.
@@ -146,7 +155,8 @@ absl::Status CheckGroups(const PlacedPass& placed) {
     const char* torn = nullptr;
     if (own.mini_batch != leaders.mini_batch) {
       torn = "mini-batch";
-    } else if (policy != GroupPolicy::kSameMiniBatch && own.rank != leaders.rank) {
+    } else if ((policy == GroupPolicy::kSameRank || policy == GroupPolicy::kSameMicrobatch) &&
+               own.rank != leaders.rank) {
       torn = "rank";
     } else if (policy == GroupPolicy::kSameMicrobatch && placement[sequence] != placement[leader]) {
       torn = "micro-batch";

@@ -155,6 +155,16 @@ TEST(ConvertRequestTest, EveryFieldArrives) {
   EXPECT_TRUE(pass.forward_only);
 }
 
+TEST(ConvertRequestTest, MiniBatchesMayCountGroups) {
+  const ParsedRequest parsed =
+      ParseRequest(Request("mini_batches { group_count: 3 last: LAST_MINI_BATCH_SMALLER } "
+                           "passes { max_tokens_per_microbatch: 10 }"))
+          .value();
+  EXPECT_EQ(parsed.options.mini_batches.group_count, 3);
+  EXPECT_EQ(parsed.options.mini_batches.last, LastMiniBatch::kSmaller);
+  EXPECT_EQ(parsed.options.mini_batches.policy(), GroupPolicy::kSameMiniBatch);
+}
+
 TEST(ConvertRequestTest, TheManifestIsReadInPlace) {
   const v1::PlanBatchRequest request = Request("manifest { lengths: 1 lengths: 2 }");
   EXPECT_EQ(ParseRequest(request)->manifest.lengths.data(), request.manifest().lengths().data());

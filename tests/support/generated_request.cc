@@ -26,7 +26,8 @@ struct Family {
 
 class RequestGenerator {
  public:
-  RequestGenerator(const Family& family, uint64_t seed) : family_(family), random_(seed) {}
+  RequestGenerator(const Family& family, uint64_t seed)
+      : family_(family), random_(seed), of_counts_(seed ^ 0x6D6D6D6D) {}
 
   GeneratedRequest Generate() {
     GenerateTopology();
@@ -38,6 +39,7 @@ class RequestGenerator {
     Scatter();
     GenerateRest();
     if (random_.Chance(15)) GenerateRanks();
+    CutOtherwise();
     return std::move(request_);
   }
 
@@ -336,8 +338,31 @@ class RequestGenerator {
     }
   }
 
+  // Mini-batches of groups, and smaller last ones.
+  void CutOtherwise() {
+    MiniBatching& batching = options().mini_batches;
+    if (of_counts_.Chance(15)) {
+      batching.last = LastMiniBatch::kSmaller;
+      if (batching.size > 1 && of_counts_.Chance(50)) {
+        batching.size = static_cast<uint32_t>(of_counts_.Between(1, batching.size));
+      }
+    }
+    if (!request_.group_ids.empty() && of_counts_.Chance(20)) {
+      const auto parts = static_cast<uint32_t>(of_counts_.Between(1, 4));
+      batching.size = 0;
+      batching.group_count = std::max(1u, static_cast<uint32_t>(Members().size()) / parts);
+    } else if (batching.last == LastMiniBatch::kExact) {
+      return;
+    }
+    if (of_counts_.Chance(30)) {
+      batching.max_delay = static_cast<uint32_t>(of_counts_.Between(1, 2));
+    }
+  }
+
   const Family& family_;
   RandomStream random_;
+  // Of what was added later, so that requests are what they were without it.
+  RandomStream of_counts_;
   GeneratedRequest request_;
   // 0: no groups to heed.
   uint32_t group_size_ = 0;
@@ -433,7 +458,9 @@ std::string GeneratedRequest::Describe() const {
       " PP ", t.pipeline_parallel, " VPP ", t.virtual_pipeline, t.sequence_parallel ? " SP" : "",
       DescribeDynamic(options), " groups of ", options.pipeline.group_size, " ratio ",
       options.pipeline.backward_ratio, " transfer ", options.pipeline.transfer, " shares [",
-      absl::StrJoin(options.pipeline.stage_shares, ","), "]; mini-batches of ", m.size, " order ",
+      absl::StrJoin(options.pipeline.stage_shares, ","), "]; mini-batches of ", m.size,
+      m.group_count > 0 ? absl::StrCat(m.group_count, " groups") : "",
+      m.last == LastMiniBatch::kSmaller ? ", the last smaller," : "", " order ",
       static_cast<int>(m.order), " seed ", m.seed, " group policy ", static_cast<int>(m.groups),
       " delay ", m.max_delay, DescribeSelection(options), "; overlong ",
       static_cast<int>(options.overlong), "; cost ", options.cost_model.per_token, " ",
@@ -527,10 +554,17 @@ void AddSelection(uint64_t seed, GeneratedRequest* request) {
   }
   MiniBatching& mini_batches = request->options.mini_batches;
   mini_batches.size = 0;
+  mini_batches.group_count = 0;
   const auto parts = static_cast<uint32_t>(random.Between(2, 4));
   if (selection.sequences >= parts && random.Chance(40)) {
     mini_batches.size = selection.sequences / parts;
     selection.sequences = mini_batches.size * parts;
+    mini_batches.max_delay = static_cast<uint32_t>(random.Between(0, 2));
+  } else if (selection.groups >= parts && random.Chance(40)) {
+    mini_batches.group_count = selection.groups / parts;
+    if (mini_batches.last == LastMiniBatch::kExact) {
+      selection.groups = mini_batches.group_count * parts;
+    }
     mini_batches.max_delay = static_cast<uint32_t>(random.Between(0, 2));
   }
 }

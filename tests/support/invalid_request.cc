@@ -119,6 +119,23 @@ std::vector<Mistake> ManifestMistakes() {
        [](GeneratedRequest& request, RandomStream&) {
          request.group_ids.assign(request.lengths.size() + 1, 0);
        }},
+      {"no_groups_to_count", "manifest.group_ids",
+       [](GeneratedRequest& request, RandomStream&) {
+         request.group_ids.clear();
+         request.options.mini_batches = {.group_count = 2};
+       }},
+      {"groups_that_do_not_divide", "mini_batches.group_count",
+       [](GeneratedRequest& request, RandomStream&) {
+         ThreeRanks(request, 9);
+         request.group_ids = {1, 1, 2, 2, 3, 3, 4, 4, 4};
+         request.options.mini_batches = {.group_count = 3};
+       }},
+      {"size_and_groups", "mini_batches.size is 3, and group_count 2",
+       [](GeneratedRequest& request, RandomStream&) {
+         ThreeRanks(request, 9);
+         request.group_ids = {1, 1, 1, 2, 2, 2, 3, 3, 3};
+         request.options.mini_batches = {.size = 3, .group_count = 2};
+       }},
       {"no_groups", "manifest.group_ids",
        [](GeneratedRequest& request, RandomStream& random) {
          request.group_ids.clear();

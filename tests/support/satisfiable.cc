@@ -41,9 +41,9 @@ class Oracle {
   }
 
   bool Decide() {
-    if (options_.mini_batches.groups != GroupPolicy::kIgnore && manifest_.group_ids.empty()) {
-      return false;
-    }
+    const bool needs_groups =
+        options_.mini_batches.groups != GroupPolicy::kIgnore || counts_groups();
+    if (needs_groups && manifest_.group_ids.empty()) return false;
     ReadGroups();
     if (!GivenRanksAreWhole()) return false;
     if (!CutMiniBatches() || !ApplyOverlongPolicy()) return false;
@@ -52,11 +52,14 @@ class Oracle {
   }
 
  private:
+  bool counts_groups() const { return options_.mini_batches.group_count > 0; }
   bool grouped() const {
-    return options_.mini_batches.groups != GroupPolicy::kIgnore && !manifest_.group_ids.empty();
+    return (options_.mini_batches.groups != GroupPolicy::kIgnore || counts_groups()) &&
+           !manifest_.group_ids.empty();
   }
   bool whole_on_rank() const {
-    return grouped() && options_.mini_batches.groups != GroupPolicy::kSameMiniBatch;
+    return grouped() && (options_.mini_batches.groups == GroupPolicy::kSameRank ||
+                         options_.mini_batches.groups == GroupPolicy::kSameMicrobatch);
   }
   bool whole_in_microbatch() const {
     return grouped() && options_.mini_batches.groups == GroupPolicy::kSameMicrobatch;
@@ -104,17 +107,25 @@ class Oracle {
 
   // False if the size does not divide or a group is cut.
   bool CutMiniBatches() {
-    const size_t size = options_.mini_batches.size == 0 ? count_ : options_.mini_batches.size;
-    if (count_ == 0 || count_ % size != 0) return false;
+    const MiniBatching& asked = options_.mini_batches;
+    const size_t total = counts_groups() ? groups_.size() : count_;
+    size_t size = counts_groups() ? asked.group_count : asked.size;
+    if (size == 0) size = total;
+    if (count_ == 0) return false;
+    if (total % size != 0 && asked.last == LastMiniBatch::kExact) return false;
     Set current = 0;
+    size_t taken = 0;
     for (Set group : groups_) {
       current |= group;
-      if (static_cast<size_t>(std::popcount(current)) > size) return false;
-      if (static_cast<size_t>(std::popcount(current)) == size) {
+      taken += counts_groups() ? 1 : static_cast<size_t>(std::popcount(group));
+      if (taken > size) return false;
+      if (taken == size) {
         mini_batches_.push_back(current);
         current = 0;
+        taken = 0;
       }
     }
+    if (current != 0) mini_batches_.push_back(current);
     return true;
   }
 

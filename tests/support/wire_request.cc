@@ -86,6 +86,8 @@ v1::PlanBatchRequest WireRequest(const GeneratedRequest& request) {
   mini_batches->set_order(ToWire<v1::Order>(options.mini_batches.order));
   mini_batches->set_seed(options.mini_batches.seed);
   mini_batches->set_max_delay(options.mini_batches.max_delay);
+  mini_batches->set_group_count(options.mini_batches.group_count);
+  mini_batches->set_last(ToWire<v1::LastMiniBatch>(options.mini_batches.last));
   mini_batches->set_groups(ToWire<v1::GroupPolicy>(options.mini_batches.groups));
 
   wire.mutable_cost_model()->set_per_token(options.cost_model.per_token);

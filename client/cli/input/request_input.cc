@@ -59,6 +59,12 @@ const std::vector<Group>& RequestGroups() {
       {"Mini-batches",
        {{"--mini_batch_size", "mini_batches.size",
          "Sequences in a mini-batch, over all ranks [all of them]"},
+        {"--mini_batch_groups", "mini_batches.group_count",
+         "Groups, the second column of --lengths, in a mini-batch, however many sequences they "
+         "have, "
+         "in the place of --mini_batch_size"},
+        {"--last_mini_batch", "mini_batches.last",
+         "What is left at the end: smaller makes a mini-batch of it [exact: refused]"},
         {"--mini_batch_order", "mini_batches.order",
          "Order in which sequences come to mini-batches; stratified: by length, so that each has "
          "like lengths, which biases its gradient [preserved]"},

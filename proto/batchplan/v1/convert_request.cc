@@ -41,6 +41,7 @@ static_assert(static_cast<int>(PipelineSchedule::kInterleaved) ==
 static_assert(static_cast<int>(Order::kStratified) == v1::ORDER_STRATIFIED - 1);
 static_assert(static_cast<int>(GroupPolicy::kSameMicrobatch) ==
               v1::GROUP_POLICY_SAME_MICROBATCH - 1);
+static_assert(static_cast<int>(LastMiniBatch::kSmaller) == v1::LAST_MINI_BATCH_SMALLER - 1);
 static_assert(static_cast<int>(Synchronization::kAccumulated) ==
               v1::SYNCHRONIZATION_ACCUMULATED - 1);
 static_assert(static_cast<int>(Effort::kThorough) == v1::EFFORT_THOROUGH - 1);
@@ -75,10 +76,13 @@ absl::Status ReadMiniBatching(const v1::MiniBatching& wire, MiniBatching& option
   options.size = wire.size();
   options.seed = wire.seed();
   options.max_delay = wire.max_delay();
+  options.group_count = wire.group_count();
   return FirstError({
       ReadEnum(wire.order(), v1::Order_IsValid(wire.order()), "mini_batches.order", options.order),
       ReadEnum(wire.groups(), v1::GroupPolicy_IsValid(wire.groups()), "mini_batches.groups",
                options.groups),
+      ReadEnum(wire.last(), v1::LastMiniBatch_IsValid(wire.last()), "mini_batches.last",
+               options.last),
   });
 }
 
@@ -253,10 +257,6 @@ absl::Status CheckPlanned(const v1::PlanBatchRequest& request) {
     return absl::UnimplementedError(
         absl::StrCat(field, " is set, which this version does not plan; leave it unset"));
   };
-  if (request.mini_batches().group_count() != 0) return missing("mini_batches.group_count");
-  if (request.mini_batches().last() != v1::LAST_MINI_BATCH_UNSPECIFIED) {
-    return missing("mini_batches.last");
-  }
   for (int i = 0; i < request.passes_size(); ++i) {
     const std::string where = absl::StrCat("passes[", i, "]");
     const v1::Pass& pass = request.passes(i);

@@ -65,6 +65,9 @@ enum class Order { kPreserved, kShuffled, kStratified };
 
 enum class GroupPolicy { kIgnore, kSameMiniBatch, kSameRank, kSameMicrobatch };
 
+// What becomes of sequences, or groups, that do not fill the last mini-batch.
+enum class LastMiniBatch { kExact, kSmaller };
+
 struct MiniBatching {
   // Sequences in a mini-batch; 0: one mini-batch.
   uint32_t size = 0;
@@ -73,6 +76,15 @@ struct MiniBatching {
   GroupPolicy groups = GroupPolicy::kIgnore;
   // Mini-batches that what moves as a whole may be trained from its place.
   uint32_t max_delay = 0;
+  // Groups in a mini-batch; 0: `size` counts.
+  uint32_t group_count = 0;
+  LastMiniBatch last = LastMiniBatch::kExact;
+
+  // `groups`, or what group_count implies: a group that is counted is in one mini-batch.
+  GroupPolicy policy() const {
+    const bool raised = group_count > 0 && groups == GroupPolicy::kIgnore;
+    return raised ? GroupPolicy::kSameMiniBatch : groups;
+  }
 };
 
 // Which part of the manifest is planned. Exactly one of the first three is above 0.

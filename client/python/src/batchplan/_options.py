@@ -51,6 +51,7 @@ ENUMS = {
     ),
     # Also called order, of a plan in place of a pass.
     "mini_batch_order": ("ORDER", ("preserved", "shuffled", "stratified")),
+    "last_mini_batch": ("LAST_MINI_BATCH", ("exact", "smaller")),
     "schedule": ("PIPELINE_SCHEDULE", ("one_f_one_b", "interleaved")),
     "balance_on": ("BALANCE_ON", ("tokens", "cost")),
     "groups": ("GROUP_POLICY", ("ignore", "same_mini_batch", "same_rank", "same_microbatch")),
@@ -110,6 +111,11 @@ class PlanOptions(TypedDict, total=False):
     mini_batch_size: int
     order: str
     shuffle: bool
+    # In the place of mini_batch_size: groups of group_ids in a mini-batch, however many sequences they have.
+    mini_batch_groups: int
+    # What is left at the end, where mini-batches don't divide the batch: "exact", the default, refuses it;
+    # "smaller" makes a smaller mini-batch of it.
+    last_mini_batch: str
     # Mini-batches that a sequence, or a group that stays together, may be trained later than its place, so
     # that long ones of several mini-batches meet in one; 0, the default: none.
     max_delay: int

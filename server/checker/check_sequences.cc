@@ -1,5 +1,6 @@
 #include "server/checker/check_sequences.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -188,25 +189,36 @@ absl::Status CheckGivenRanks(const PlacedPass& placed) {
 absl::Status CheckEqualCounts(const PlacedPass& placed) {
   const auto& [pass, microbatches, placement] = placed;
   // Later passes leave every sequence on its rank, so that what the first says holds for all.
-  if (!pass.request.passes.front().equal_sequence_counts) return absl::OkStatus();
-  // Micro-batches stand mini-batch by mini-batch and rank by rank, so each rank's are a run.
-  size_t first_count = 0;  // of rank 0 in the current mini-batch
-  size_t m = 0;
-  while (m < microbatches.size()) {
-    const uint32_t mini_batch = microbatches[m].mini_batch;
-    const uint32_t rank = microbatches[m].rank;
-    const size_t begin = microbatches[m].begin;
-    size_t end = begin;
-    for (; m < microbatches.size() && microbatches[m].mini_batch == mini_batch &&
-           microbatches[m].rank == rank;
-         ++m) {
-      end = microbatches[m].end;
-    }
-    if (rank == 0) first_count = end - begin;
-    if (end - begin != first_count) {
-      return Violation("passes[", pass.number, "] has ", end - begin, " sequences on rank ", rank,
-                       " in mini-batch ", mini_batch, ", but ", first_count,
-                       " on rank 0, and equal_sequence_counts is set");
+  const EqualCounts asked = pass.request.passes.front().sequence_counts;
+  if (asked == EqualCounts::kAny) return absl::OkStatus();
+  // What is within one in every mini-batch need not be in all of them together.
+  const bool by_mini_batch =
+      !std::ranges::all_of(pass.request.passes, &PassOptions::ignore_mini_batches);
+  if (asked == EqualCounts::kWithinOne && by_mini_batch && pass.options.ignore_mini_batches) {
+    return absl::OkStatus();
+  }
+  const uint64_t ranks = pass.demands.data_parallel;
+  // By mini-batch and rank.
+  std::vector<uint64_t> counts(pass.plan.microbatches_per_rank.size() * ranks, 0);
+  for (const Microbatch& microbatch : microbatches) {
+    counts[microbatch.mini_batch * ranks + microbatch.rank] += microbatch.end - microbatch.begin;
+  }
+  for (size_t first = 0; first < counts.size(); first += ranks) {
+    uint64_t all = 0;
+    for (uint64_t rank = 0; rank < ranks; ++rank) all += counts[first + rank];
+    for (uint64_t rank = 0; rank < ranks; ++rank) {
+      const uint64_t own = counts[first + rank];
+      if (asked == EqualCounts::kExact && own != counts[first]) {
+        return Violation("passes[", pass.number, "] has ", own, " sequences on rank ", rank,
+                         " in mini-batch ", first / ranks, ", but ", counts[first],
+                         " on rank 0, and equal_sequence_counts is set");
+      }
+      if (asked == EqualCounts::kWithinOne &&
+          (own * ranks + ranks <= all || own * ranks >= all + ranks)) {
+        return Violation("passes[", pass.number, "] has ", own, " sequences on rank ", rank,
+                         " in mini-batch ", first / ranks, " of ", all, ", and ", ranks,
+                         " ranks are to have as many within one");
+      }
     }
   }
   return absl::OkStatus();

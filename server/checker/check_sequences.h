@@ -44,7 +44,7 @@ absl::Status CheckGroups(const PlacedPass& placed);
 absl::Status CheckGivenRanks(const PlacedPass& placed);
 
 // Internal if ranks have different numbers of sequences in a mini-batch, less the dropped ones,
-// although the first pass, which fixes the ranks, asked for equal ones.
+// although the first pass, which fixes the ranks, asked for equal ones, or within one.
 absl::Status CheckEqualCounts(const PlacedPass& placed);
 
 // Internal if `later` has a sequence on another rank, or on others, than `first`, or, where both

@@ -51,7 +51,7 @@ absl::Status CheckDynamicContext(const Manifest& manifest, const PlanOptions& op
   if (options.overlong == OverlongPolicy::kAlone) {
     return Violation("overlong sequences are to run alone, but groups are to differ");
   }
-  if (options.passes[0].equal_sequence_counts ||
+  if (options.passes[0].sequence_counts != EqualCounts::kAny ||
       !(megatron || options.passes[0].sharding == Sharding::kBalanced)) {
     return Violation("passes[0] divides sequences among single ranks, but groups are to differ");
   }

@@ -204,7 +204,7 @@ void MeasureDelay(const PlanOptions& options, const SequenceLists& places,
 DelayTerms DelayTermsOf(const PlanOptions& options) {
   return {.max_delay = options.mini_batches.max_delay,
           .any_size = options.mini_batches.group_count > 0 &&
-                      !options.passes.front().equal_sequence_counts};
+                      options.passes.front().sequence_counts != EqualCounts::kExact};
 }
 
 // Plans the mini-batches as they are, and with sequences moved to other ones as far as the options

@@ -40,6 +40,7 @@ class RequestGenerator {
     GenerateRest();
     if (random_.Chance(15)) GenerateRanks();
     CutOtherwise();
+    CountWithinOne();
     return std::move(request_);
   }
 
@@ -146,7 +147,7 @@ class RequestGenerator {
     } else if (random_.Chance(50)) {
       // What a later pass says here is not heeded.
       pass.sharding = options().passes[0].sharding;
-      pass.equal_sequence_counts = options().passes[0].equal_sequence_counts;
+      pass.sequence_counts = options().passes[0].sequence_counts;
     }
   }
 
@@ -170,7 +171,9 @@ class RequestGenerator {
         random_.OneOf<Sharding>({Sharding::kBalanced, Sharding::kStrideSorted,
                                  Sharding::kKarmarkarKarp, Sharding::kLpt, Sharding::kContiguous});
     if (pass.layout == Layout::kPacked && random_.Chance(25)) pass.sharding = Sharding::kDealBins;
-    pass.equal_sequence_counts = pass.sharding != Sharding::kDealBins && random_.Chance(25);
+    if (pass.sharding != Sharding::kDealBins && random_.Chance(25)) {
+      pass.sequence_counts = EqualCounts::kExact;
+    }
   }
 
   // Group sizes that sum to `total`.
@@ -334,7 +337,7 @@ class RequestGenerator {
     }
     for (PassOptions& pass : options().passes) {
       pass.sharding = Sharding::kBalanced;
-      if (!family_.preset.empty()) pass.equal_sequence_counts = false;
+      if (!family_.preset.empty()) pass.sequence_counts = EqualCounts::kAny;
     }
   }
 
@@ -357,6 +360,14 @@ class RequestGenerator {
     if (of_counts_.Chance(30)) {
       batching.max_delay = static_cast<uint32_t>(of_counts_.Between(1, 2));
     }
+  }
+
+  // Where all ranks were to have as many, or, less often, any number.
+  void CountWithinOne() {
+    PassOptions& first = options().passes[0];
+    if (first.sharding == Sharding::kDealBins || IsOfTrees(first.sharding)) return;
+    if (!of_counts_.Chance(first.keeps_counts() ? 50 : 12)) return;
+    first.sequence_counts = EqualCounts::kWithinOne;
   }
 
   const Family& family_;
@@ -422,7 +433,7 @@ void MakeDynamic(uint64_t seed, GeneratedRequest& request) {
     PadRows(topology, of_rows, pass);
     pass.packer = Packer::kBalanced;
     pass.balance_on = BalanceOn::kCost;
-    pass.equal_sequence_counts = false;
+    pass.sequence_counts = EqualCounts::kAny;
     pass.sharding = Sharding::kBalanced;
   }
   if (random.Chance(30)) options.passes[0].sharding = Sharding::kMegatronDynamicCp;
@@ -478,16 +489,18 @@ std::string GeneratedRequest::Describe() const {
                     absl::StrJoin(shared_with, ","), "]");
   }
   for (const PassOptions& pass : options.passes) {
-    absl::StrAppend(&text, "; pass \"", pass.name, "\": budget ", pass.max_tokens_per_microbatch,
-                    " multiple ", pass.length_multiple, " minimum ", pass.min_microbatches,
-                    " count multiple ", pass.microbatch_count_multiple, " max sequences ",
-                    pass.max_sequences_per_microbatch, " sharding ",
-                    static_cast<int>(pass.sharding),
-                    pass.equal_sequence_counts ? " equal counts" : "", " order ",
-                    static_cast<int>(pass.order), " balance on ", static_cast<int>(pass.balance_on),
-                    pass.ignore_mini_batches ? " ignores mini-batches" : "",
-                    pass.forward_only ? " forward only" : "",
-                    pass.ignore_shared_prefixes ? " ignores prefixes" : "");
+    absl::StrAppend(
+        &text, "; pass \"", pass.name, "\": budget ", pass.max_tokens_per_microbatch, " multiple ",
+        pass.length_multiple, " minimum ", pass.min_microbatches, " count multiple ",
+        pass.microbatch_count_multiple, " max sequences ", pass.max_sequences_per_microbatch,
+        " sharding ", static_cast<int>(pass.sharding),
+        pass.sequence_counts == EqualCounts::kExact       ? " equal counts"
+        : pass.sequence_counts == EqualCounts::kWithinOne ? " counts within one"
+                                                          : "",
+        " order ", static_cast<int>(pass.order), " balance on ", static_cast<int>(pass.balance_on),
+        pass.ignore_mini_batches ? " ignores mini-batches" : "",
+        pass.forward_only ? " forward only" : "",
+        pass.ignore_shared_prefixes ? " ignores prefixes" : "");
     if (pass.layout == Layout::kPadded) {
       absl::StrAppend(&text, " padded, scan ", static_cast<int>(pass.scan));
     } else {

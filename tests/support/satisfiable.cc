@@ -294,10 +294,16 @@ class Oracle {
   }
 
   bool RanksAreAllowed(Set share, const std::vector<Set>& of_rank) const {
-    if (!options_.passes[0].equal_sequence_counts) return true;
+    const EqualCounts counts = options_.passes[0].sequence_counts;
+    if (counts == EqualCounts::kAny) return true;
     const auto total = static_cast<size_t>(std::popcount(share));
+    const size_t least = total / of_rank.size();
+    const size_t most =
+        counts == EqualCounts::kExact ? least : (total + of_rank.size() - 1) / of_rank.size();
+    if (most * of_rank.size() < total) return false;
     return std::ranges::all_of(of_rank, [&](Set set) {
-      return static_cast<size_t>(std::popcount(set)) * of_rank.size() == total;
+      const auto own = static_cast<size_t>(std::popcount(set));
+      return own >= least && own <= most;
     });
   }
 

@@ -109,7 +109,11 @@ v1::PlanBatchRequest WireRequest(const GeneratedRequest& request) {
   }
   if (options.passes.empty()) return wire;
   // What the first pass decides for all.
-  wire.mutable_passes(0)->set_equal_sequence_counts(options.passes[0].equal_sequence_counts);
+  if (options.passes[0].sequence_counts == EqualCounts::kWithinOne) {
+    wire.mutable_passes(0)->set_sequence_counts(v1::EQUAL_COUNTS_WITHIN_ONE);
+  } else {
+    wire.mutable_passes(0)->set_equal_sequence_counts(options.passes[0].keeps_counts());
+  }
   if (request.ranks.empty()) {
     wire.mutable_passes(0)->set_sharding(ToWire<v1::Sharding>(options.passes[0].sharding));
   }

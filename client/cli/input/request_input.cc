@@ -121,6 +121,8 @@ const Group& PassGroup() {
        {"--max_sequences", "max_sequences_per_microbatch",
         "At most so many sequences in a micro-batch [any number]"},
        {"--equal_counts", "equal_sequence_counts", "Every rank gets the same number of sequences"},
+       {"--sequence_counts", "sequence_counts",
+        "How equal ranks are in that: exact, as --equal_counts, or within_one"},
        {"--ignore_mini_batches", "ignore_mini_batches",
         "Plan the batch as one mini-batch, for a pass without a gradient update"},
        {"--forward_only", "forward_only", "Pipelines run forwards alone, as for log-probabilities"},

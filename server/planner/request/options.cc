@@ -59,11 +59,11 @@ absl::Status CheckPass(const PassOptions& pass, absl::string_view where) {
         absl::StrCat(where, ".max_tokens_per_microbatch is 0; it must be at least 1"));
   }
   if (pass.length_multiple == 0 || pass.min_microbatches == 0 ||
-      pass.microbatch_count_multiple == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where, ": length_multiple ", pass.length_multiple, ", min_microbatches ",
-                     pass.min_microbatches, " and microbatch_count_multiple ",
-                     pass.microbatch_count_multiple, " must be at least 1"));
+      pass.microbatch_count_multiple == 0 || pass.sequence_count_multiple == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, ": length_multiple ", pass.length_multiple, ", min_microbatches ",
+        pass.min_microbatches, ", microbatch_count_multiple ", pass.microbatch_count_multiple,
+        " and sequence_count_multiple ", pass.sequence_count_multiple, " must be at least 1"));
   }
   return CheckBuckets(pass, where);
 }
@@ -78,9 +78,9 @@ absl::Status CheckSharding(const PassOptions& first, GroupPolicy groups) {
         absl::StrCat(where, ".sharding is ", NameOf(first.sharding), ", which deals packed ",
                      is_of_trees ? "rows" : "bins", "; the layout is padded"));
   }
-  if (first.equal_sequence_counts) {
+  if (first.keeps_counts()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(where, ".equal_sequence_counts is set, but ", NameOf(first.sharding),
+        absl::StrCat(where, ".", AskedAs(first.sequence_counts), ", but ", NameOf(first.sharding),
                      " deals whole ", is_of_trees ? "rows" : "bins",
                      " and can't keep it; use a sharding that assigns sequences"));
   }
@@ -304,6 +304,18 @@ absl::Status CheckPasses(const std::vector<PassOptions>& passes, GroupPolicy gro
 }
 
 }  // namespace
+
+absl::string_view AskedAs(EqualCounts counts) {
+  switch (counts) {
+    case EqualCounts::kAny:
+      return "sequence_counts is not set";
+    case EqualCounts::kExact:
+      return "equal_sequence_counts is set";
+    case EqualCounts::kWithinOne:
+      return "sequence_counts is EQUAL_COUNTS_WITHIN_ONE";
+  }
+  return "sequence_counts is set";
+}
 
 bool IsOfTrees(Sharding sharding) {
   return sharding == Sharding::kArealTree || sharding == Sharding::kTrlTree ||

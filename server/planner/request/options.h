@@ -205,6 +205,10 @@ struct LoadLimit {
   friend bool operator==(const LoadLimit&, const LoadLimit&) = default;
 };
 
+// How equal ranks are in the number of their sequences of a mini-batch: n divided by the ranks, or
+// that rounded down or up.
+enum class EqualCounts { kAny, kExact, kWithinOne };
+
 enum class KindsPerSlot { kAny, kTogether, kAlike };
 
 enum class MicrobatchOrder { kAsAssigned, kLargestFirst, kSmallAtBothEnds, kPipeline };
@@ -227,7 +231,9 @@ struct PassOptions {
   // For the padded layout.
   Scan scan = Scan::kSorted;
   Sharding sharding = Sharding::kBalanced;
-  bool equal_sequence_counts = false;
+  EqualCounts sequence_counts = EqualCounts::kAny;
+  // Of each micro-batch.
+  uint32_t sequence_count_multiple = 1;
   MicrobatchOrder order = MicrobatchOrder::kAsAssigned;
   bool ignore_mini_batches = false;
   bool forward_only = false;
@@ -238,8 +244,13 @@ struct PassOptions {
   // That these options were made from; empty: none. Decides on nothing.
   std::string preset = {};
 
+  // Whether ranks have as many sequences as each other, or as nearly as can be.
+  bool keeps_counts() const { return sequence_counts != EqualCounts::kAny; }
   friend bool operator==(const PassOptions&, const PassOptions&) = default;
 };
+
+// The field that asks for them, for errors: "equal_sequence_counts is set".
+absl::string_view AskedAs(EqualCounts counts);
 
 // Whether it forms rows of what sequences share.
 bool IsOfTrees(Sharding sharding);

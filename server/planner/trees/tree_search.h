@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "server/planner/packing/even_counts.h"
 #include "server/planner/request/allowance.h"
 #include "server/planner/request/options.h"
 #include "server/planner/trees/tree_items.h"
@@ -22,7 +23,8 @@ struct TreeTerms {
   uint32_t slots = 1;
   uint64_t capacity = 0;
   uint32_t max_sequences = 0;
-  // Items stay on their ranks; or ranks keep their numbers of sequences.
+  // Items stay on their ranks; or ranks keep their numbers of sequences, within one of each other
+  // where ranks do not divide these.
   bool keeps_ranks = false;
   bool keeps_counts = false;
   // Whether bins may be empty.
@@ -79,6 +81,7 @@ class TreeSearch {
     return bin.tokens <= terms_.capacity && bin.sequences <= terms_.max_sequences;
   }
   void Put(uint32_t bin, TreeBin content);
+  void CountSequences();
   // Back to the best bins so far.
   void Undo();
 
@@ -90,6 +93,7 @@ class TreeSearch {
   std::vector<uint32_t> order_;
   std::vector<uint32_t> place_;
   std::vector<double> sums_;  // of ranks, else
+  KeptCounts counts_;         // of the ranks' sequences, where these are to be equal
   double time_ = 0;
   uint64_t random_;
   uint64_t puts_ = 0;

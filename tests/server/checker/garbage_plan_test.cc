@@ -81,7 +81,10 @@ PlanOptions AnyOptions(RandomStream& random, size_t passes) {
     pass.rows = random.OneOf<RowPadding>(
         {RowPadding::kNone, RowPadding::kLongest, RowPadding::kCapacity, RowPadding::kBuckets});
     pass.buckets = AnyArray(random);
-    pass.equal_sequence_counts = random.Chance(30);
+    if (random.Chance(30)) {
+      pass.sequence_counts =
+          random.OneOf<EqualCounts>({EqualCounts::kExact, EqualCounts::kWithinOne});
+    }
     pass.ignore_mini_batches = random.Chance(30);
   }
   return options;

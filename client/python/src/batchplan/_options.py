@@ -54,6 +54,7 @@ ENUMS = {
     "last_mini_batch": ("LAST_MINI_BATCH", ("exact", "smaller")),
     "schedule": ("PIPELINE_SCHEDULE", ("one_f_one_b", "interleaved")),
     "balance_on": ("BALANCE_ON", ("tokens", "cost")),
+    "sequence_counts": ("EQUAL_COUNTS", ("exact", "within_one")),
     "groups": ("GROUP_POLICY", ("ignore", "same_mini_batch", "same_rank", "same_microbatch")),
     "synchronization": ("SYNCHRONIZATION", ("lockstep", "accumulated")),
     "effort": ("EFFORT", ("fast", "default", "thorough")),
@@ -306,6 +307,8 @@ class Pass:
     scan: str | None = None
     sharding: str | None = None
     equal_sequence_counts: bool | None = None
+    # How equal: "exact", as equal_sequence_counts, or "within_one", which always works out.
+    sequence_counts: str | None = None
     order: str | None = None
     ignore_mini_batches: bool = False
     # Pipelines run forwards alone, as for log-probabilities.
@@ -349,6 +352,7 @@ class Pass:
             padded=padded,
             sharding=enum("sharding", self.sharding),
             order=enum("order", self.order),
+            sequence_counts=enum("sequence_counts", self.sequence_counts),
         )
 
 

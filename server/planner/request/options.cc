@@ -59,11 +59,11 @@ absl::Status CheckPass(const PassOptions& pass, absl::string_view where) {
         absl::StrCat(where, ".max_tokens_per_microbatch is 0; it must be at least 1"));
   }
   if (pass.length_multiple == 0 || pass.min_microbatches == 0 ||
-      pass.microbatch_count_multiple == 0 || pass.sequence_count_multiple == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        where, ": length_multiple ", pass.length_multiple, ", min_microbatches ",
-        pass.min_microbatches, ", microbatch_count_multiple ", pass.microbatch_count_multiple,
-        " and sequence_count_multiple ", pass.sequence_count_multiple, " must be at least 1"));
+      pass.microbatch_count_multiple == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": length_multiple ", pass.length_multiple, ", min_microbatches ",
+                     pass.min_microbatches, " and microbatch_count_multiple ",
+                     pass.microbatch_count_multiple, " must be at least 1"));
   }
   return CheckBuckets(pass, where);
 }

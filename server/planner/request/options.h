@@ -232,8 +232,6 @@ struct PassOptions {
   Scan scan = Scan::kSorted;
   Sharding sharding = Sharding::kBalanced;
   EqualCounts sequence_counts = EqualCounts::kAny;
-  // Of each micro-batch.
-  uint32_t sequence_count_multiple = 1;
   MicrobatchOrder order = MicrobatchOrder::kAsAssigned;
   bool ignore_mini_batches = false;
   bool forward_only = false;

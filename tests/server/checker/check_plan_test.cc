@@ -290,7 +290,7 @@ TEST(CheckPlanTest, MiniBatchesMayCountGroupsAndTheLastBeSmaller) {
   ExpectViolation(torn, "has sequence 4 in mini-batch 1, but the manifest's order puts it into");
   torn.options.mini_batches.order = Order::kShuffled;
   ExpectViolation(torn,
-                  "has 2 groups in mini-batch 1, but mini_batches.group_count is 2, of which");
+                  "has sequences 2 and 4 of group 8 apart, which must be in the same mini-ba");
   moved.options.mini_batches.order = Order::kShuffled;
   moved.AddPass({{{{{0, 1}, 3}}}, {{{{2, 3, 4}, 12}}}}, 1);
   ExpectViolation(moved, "has 1 groups in mini-batch 0, but mini_batches.group_count is 2");

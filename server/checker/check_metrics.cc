@@ -7,11 +7,13 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "server/checker/check_decisions.h"
+#include "server/checker/load_costs.h"
 #include "server/checker/sequence_cost.h"
 #include "server/checker/shared_paths.h"
 #include "server/checker/stated_metrics.h"
@@ -22,7 +24,7 @@ namespace batchplan::checker {
 namespace {
 
 // What one micro-batch computes.
-struct Load {
+struct Work {
   uint64_t true_tokens = 0;
   // Of these, what it computes itself.
   uint64_t laid_tokens = 0;
@@ -31,7 +33,7 @@ struct Load {
   // The budget of its ranks, or the row of a sequence alone that is above it.
   double capacity = 0;
   bool over_budget = false;
-  // Of each of its ranks.
+  // Of each of its ranks, but for what is computed in phases.
   double cost = 0;
 };
 
@@ -77,39 +79,60 @@ GroupDemands GroupOf(const PassUnderCheck& pass, const Microbatch& microbatch) {
   return *std::ranges::find(pass.pass_demands.groups, microbatch.ranks, &GroupDemands::ranks);
 }
 
-Load LoadOf(const PassUnderCheck& pass, size_t m, const Microbatch& microbatch) {
+Work WorkOf(const PassUnderCheck& pass, const LoadCosts& loads, size_t m,
+            const Microbatch& microbatch) {
   const CostModel& model = pass.request.cost_model;
   const GroupDemands group = GroupOf(pass, microbatch);
   const uint64_t width = pass.plan.row_widths[m];
   const bool padded = pass.options.layout == Layout::kPadded;
   const double budget = static_cast<double>(pass.options.max_tokens_per_microbatch) * group.ranks /
                         pass.request.topology.context_parallel;
-  Load load;
-  load.over_budget = static_cast<double>(width) > budget;
-  load.capacity = load.over_budget ? static_cast<double>(width) : budget;
-  load.cost = model.per_microbatch;
+  Work work;
+  work.over_budget = static_cast<double>(width) > budget;
+  work.capacity = work.over_budget ? static_cast<double>(width) : budget;
+  work.cost = model.per_microbatch + loads.InRow(m);
   for (size_t p = microbatch.begin; p < microbatch.end; ++p) {
     const uint32_t length = pass.plan.sequence_lengths[p];
     const uint32_t shared = pass.paths == nullptr ? 0 : pass.plan.shared_tokens[p];
     const uint64_t aligned =
         pass.paths == nullptr ? AlignedLength(length, group.length_multiple) : length;
-    load.true_tokens += length;
-    load.laid_tokens += length - shared;
-    load.aligned_tokens += aligned - shared;
-    load.cost +=
+    work.true_tokens += length;
+    work.laid_tokens += length - shared;
+    work.aligned_tokens += aligned - shared;
+    work.cost +=
         SequenceCost(model, static_cast<double>(padded ? width : aligned), shared, group.ranks);
   }
-  load.scheduled_tokens = padded ? microbatch.size() * width : width;
+  work.scheduled_tokens = padded ? microbatch.size() * width : width;
   if (!padded) {
-    load.cost +=
-        SharedCost(model, static_cast<double>(width - load.aligned_tokens), 0, group.ranks);
+    work.cost +=
+        SharedCost(model, static_cast<double>(width - work.aligned_tokens), 0, group.ranks);
   }
-  return load;
+  return work;
+}
+
+// How long phases run, each before the next, and then the rows. In lockstep ranks wait for each
+// other in each of them. Phases know neither pipelines nor groups that differ.
+StepTime TimeOf(const PassUnderCheck& pass, const LoadCosts& loads, size_t first,
+                std::vector<TimedMicrobatch> rows, size_t ranks, size_t slots) {
+  StepTime all;
+  for (const LoadPhase& phase : loads.phases()) {
+    if (pass.request.synchronization == Synchronization::kLockstep) {
+      std::vector<TimedMicrobatch> timed = rows;
+      for (size_t i = 0; i < timed.size(); ++i) timed[i].cost = phase.costs[first + i];
+      all.time += StepTimeOf(pass, timed, ranks, slots).time;
+      continue;
+    }
+    for (size_t i = 0; i < rows.size(); ++i) rows[i].cost += phase.costs[first + i];
+  }
+  const StepTime of_rows = StepTimeOf(pass, rows, ranks, slots);
+  return {.time = all.time + of_rows.time,
+          .least_stage_work = of_rows.least_stage_work,
+          .most_stage_work = of_rows.most_stage_work};
 }
 
 // Adds the mini-batch of micro-batches [begin, end).
 void AddMiniBatch(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches,
-                  size_t begin, size_t end, Totals& totals) {
+                  const LoadCosts& loads, size_t begin, size_t end, Totals& totals) {
   const size_t ranks = RanksOf(pass);
   const size_t slots = pass.plan.microbatches_per_rank[microbatches[begin].mini_batch];
   std::vector<double> tokens(ranks, 0);
@@ -118,31 +141,36 @@ void AddMiniBatch(const PassUnderCheck& pass, const std::vector<Microbatch>& mic
   timed.reserve(end - begin);
   for (size_t m = begin; m < end; ++m) {
     const Microbatch& microbatch = microbatches[m];
-    const Load load = LoadOf(pass, m, microbatch);
-    totals.true_tokens += load.true_tokens;
-    totals.laid_tokens += load.laid_tokens;
-    totals.aligned_tokens += load.aligned_tokens;
-    totals.scheduled_tokens += load.scheduled_tokens;
-    totals.capacity += load.capacity;
-    totals.over_budget += load.over_budget ? 1 : 0;
-    totals.tokens_within += load.over_budget ? 0 : load.laid_tokens;
+    const Work work = WorkOf(pass, loads, m, microbatch);
+    totals.true_tokens += work.true_tokens;
+    totals.laid_tokens += work.laid_tokens;
+    totals.aligned_tokens += work.aligned_tokens;
+    totals.scheduled_tokens += work.scheduled_tokens;
+    totals.capacity += work.capacity;
+    totals.over_budget += work.over_budget ? 1 : 0;
+    totals.tokens_within += work.over_budget ? 0 : work.laid_tokens;
     if (!microbatch.empty()) {
-      totals.filled.push_back(static_cast<double>(load.laid_tokens) / load.capacity);
+      totals.filled.push_back(static_cast<double>(work.laid_tokens) / work.capacity);
+    }
+    double cost = work.cost;
+    for (const LoadPhase& phase : loads.phases()) {
+      // What is dealt is on every rank.
+      if (!phase.dealt) cost += phase.costs[m];
     }
     for (size_t rank = microbatch.rank; rank < microbatch.rank + microbatch.ranks; ++rank) {
-      tokens[rank] += static_cast<double>(load.aligned_tokens) / microbatch.ranks;
-      costs[rank] += load.cost;
+      tokens[rank] += static_cast<double>(work.aligned_tokens) / microbatch.ranks;
+      costs[rank] += cost;
     }
     timed.push_back({.rank = microbatch.rank,
                      .ranks = microbatch.ranks,
                      .slot = microbatch.slot,
-                     .cost = load.cost});
+                     .cost = work.cost});
   }
   totals.slots += slots;
   totals.most_loaded_tokens += *std::ranges::max_element(tokens);
   totals.most_loaded_cost += *std::ranges::max_element(costs);
   totals.rank_cost += std::accumulate(costs.begin(), costs.end(), 0.0);
-  const StepTime step = StepTimeOf(pass, timed, ranks, slots);
+  const StepTime step = TimeOf(pass, loads, begin, std::move(timed), ranks, slots);
   totals.step.time += step.time;
   totals.step_times.push_back(step.time);
   totals.step.least_stage_work += step.least_stage_work;
@@ -161,11 +189,13 @@ void AddUnique(const PassUnderCheck& pass, const std::vector<Microbatch>& microb
   uint64_t alone = 0;
   for (size_t p = first; p < last; ++p) {
     const uint32_t length = pass.plan.sequence_lengths[p];
-    if (pass.RunsAlone(length)) {
+    const uint32_t sequence = pass.plan.sequence_index[p];
+    totals.unique_computation += pass.loads.CostOf(sequence, GroupOf(pass, {}).ranks);
+    if (pass.RunsAlone(sequence)) {
       alone += length;
       squares += static_cast<double>(length) * length;
     } else {
-      pass.paths->Read(pass.plan.sequence_index[p], length, path);
+      pass.paths->Read(sequence, length, path);
       tokens.Add(path);
     }
   }
@@ -177,7 +207,8 @@ void AddUnique(const PassUnderCheck& pass, const std::vector<Microbatch>& microb
 }
 
 // The micro-batches of a mini-batch stand together.
-Totals Measure(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches) {
+Totals Measure(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches,
+               const LoadCosts& loads) {
   Totals totals;
   std::optional<PathUnion> tokens;
   if (pass.paths != nullptr) tokens.emplace(*pass.paths);
@@ -187,7 +218,7 @@ Totals Measure(const PassUnderCheck& pass, const std::vector<Microbatch>& microb
            microbatches[end].mini_batch == microbatches[begin].mini_batch) {
       ++end;
     }
-    AddMiniBatch(pass, microbatches, begin, end, totals);
+    AddMiniBatch(pass, microbatches, loads, begin, end, totals);
     if (tokens) AddUnique(pass, microbatches, begin, end, *tokens, totals);
     begin = end;
   }
@@ -197,11 +228,13 @@ Totals Measure(const PassUnderCheck& pass, const std::vector<Microbatch>& microb
 // What the sequences cost without exchange, evenly on all ranks.
 double IdealComputation(const PassUnderCheck& pass, const GroupDemands& least) {
   double computation = 0;
-  for (const uint32_t length : pass.demands.planned_lengths) {
-    if (length == 0) continue;  // dropped
-    const uint64_t aligned = AlignedLength(length, least.length_multiple);
+  const std::vector<uint32_t>& lengths = pass.demands.planned_lengths;
+  for (uint32_t sequence = 0; sequence < lengths.size(); ++sequence) {
+    if (lengths[sequence] == 0) continue;  // dropped
+    const uint64_t aligned = AlignedLength(lengths[sequence], least.length_multiple);
     computation +=
-        ComputationCost(pass.request.cost_model, static_cast<double>(aligned), least.ranks);
+        ComputationCost(pass.request.cost_model, static_cast<double>(aligned), least.ranks) +
+        pass.loads.CostOf(sequence, least.ranks);
   }
   return computation * least.ranks /
          (static_cast<double>(pass.demands.data_parallel) * pass.request.topology.context_parallel);
@@ -308,6 +341,9 @@ absl::Status CheckRatios(const PassUnderCheck& pass, const Totals& totals) {
       static_cast<double>(metrics.scheduled_tokens) / static_cast<double>(metrics.naive_tokens);
   const auto ranks = static_cast<double>(RanksOf(pass));
   const double mean_tokens = static_cast<double>(totals.aligned_tokens) / ranks;
+  // Nothing costs ranks of their own where all is dealt.
+  const double cost_imbalance =
+      totals.rank_cost == 0 ? 1 : totals.most_loaded_cost / (totals.rank_cost / ranks);
   for (const absl::Status& status : {
            CheckNear(pass, "bin_utilization", metrics.bin_utilization, utilization, kTolerance),
            CheckNear(pass, "aligned_bin_utilization", metrics.aligned_bin_utilization,
@@ -321,8 +357,8 @@ absl::Status CheckRatios(const PassUnderCheck& pass, const Totals& totals) {
                      kTolerance * (1 + scheduled_share)),
            CheckNear(pass, "rank_token_imbalance", metrics.rank_token_imbalance,
                      totals.most_loaded_tokens / mean_tokens, kTolerance * ranks),
-           CheckNear(pass, "rank_cost_imbalance", metrics.rank_cost_imbalance,
-                     totals.most_loaded_cost / (totals.rank_cost / ranks), kTolerance * ranks),
+           CheckNear(pass, "rank_cost_imbalance", metrics.rank_cost_imbalance, cost_imbalance,
+                     kTolerance * ranks),
        }) {
     if (!status.ok()) return status;
   }
@@ -342,7 +378,10 @@ absl::Status CheckTimes(const PassUnderCheck& pass, const std::vector<Microbatch
                      kTolerance * step.time),
            CheckNear(pass, "ideal_step_time", metrics.ideal_step_time, ideal, kTolerance * ideal),
            CheckNear(pass, "step_efficiency", metrics.step_efficiency,
-                     metrics.ideal_step_time / metrics.predicted_step_time, kTolerance),
+                     metrics.predicted_step_time == 0
+                         ? 1
+                         : metrics.ideal_step_time / metrics.predicted_step_time,
+                     kTolerance),
            CheckNear(pass, "pipeline_bubble", metrics.pipeline_bubble,
                      std::clamp(metrics.pipeline_bubble, least_bubble, most_bubble), kTolerance),
        }) {
@@ -351,58 +390,16 @@ absl::Status CheckTimes(const PassUnderCheck& pass, const std::vector<Microbatch
   return CheckBounds(pass);
 }
 
-// As in "8:0.02 0:0.065 overlaps".
-std::string ExchangeText(const CostModel& model) {
-  std::string text;
-  for (const ContextExchange& exchange : model.exchange) {
-    absl::StrAppend(&text, text.empty() ? "" : " ", exchange.up_to_size, ":", exchange.per_token);
-  }
-  if (text.empty()) text = "none";
-  if (model.exchange_overlaps) absl::StrAppend(&text, " overlaps");
-  return text;
-}
-
 }  // namespace
 
-absl::Status CheckCostModel(const CostModel& requested, const CostModel& used) {
-  for (double coefficient :
-       {used.per_token, used.per_token_squared, used.per_microbatch, used.per_sequence}) {
-    if (!std::isfinite(coefficient) || coefficient < 0) {
-      return Violation("cost_model_used has the coefficient ", coefficient);
-    }
-  }
-  for (const ContextExchange& exchange : used.exchange) {
-    if (!std::isfinite(exchange.per_token) || exchange.per_token < 0) {
-      return Violation("cost_model_used.exchange has the coefficient ", exchange.per_token);
-    }
-  }
-  if (used.per_token == 0 && used.per_token_squared == 0 && used.per_microbatch == 0 &&
-      used.per_sequence == 0) {
-    return Violation("cost_model_used has only coefficients of 0");
-  }
-  if (used.per_token != requested.per_token ||
-      used.per_token_squared != requested.per_token_squared ||
-      used.per_microbatch != requested.per_microbatch ||
-      used.per_sequence != requested.per_sequence) {
-    return Violation("cost_model_used is ", used.per_token, ", ", used.per_token_squared, ", ",
-                     used.per_microbatch, ", ", used.per_sequence, ", but the request says ",
-                     requested.per_token, ", ", requested.per_token_squared, ", ",
-                     requested.per_microbatch, ", ", requested.per_sequence);
-  }
-  if (used.exchange != requested.exchange ||
-      used.exchange_overlaps != requested.exchange_overlaps) {
-    return Violation("cost_model_used.exchange is ", ExchangeText(used), ", but the request says ",
-                     ExchangeText(requested));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckMetrics(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches) {
-  const Totals totals = Measure(pass, microbatches);
+  const LoadCosts loads(pass, microbatches);
+  const Totals totals = Measure(pass, microbatches, loads);
   if (absl::Status status = CheckCounts(pass, totals); !status.ok()) return status;
   if (absl::Status status = CheckFinite(pass); !status.ok()) return status;
   if (absl::Status status = CheckRatios(pass, totals); !status.ok()) return status;
   if (absl::Status status = CheckTimes(pass, microbatches, totals); !status.ok()) return status;
+  if (absl::Status status = loads.CheckMetrics(totals.step.time); !status.ok()) return status;
   return CheckDecisions(pass, totals.step_times);
 }
 

@@ -7,18 +7,13 @@
 
 #include "absl/status/status.h"
 #include "server/checker/pass_under_check.h"
-#include "server/planner/request/options.h"
 
 namespace batchplan::checker {
-
-// Internal unless the coefficients that the plan states are those of the request, finite, at least
-// 0 and not all 0.
-absl::Status CheckCostModel(const CostModel& requested, const CostModel& used);
 
 // Counts and tokens are recomputed exactly, ratios within 1e-6, times within 1e-6 of their value.
 // Of the lower bounds it is only known that they must not exceed what they bound. Then the
 // decisions (check_decisions.h), which tell such times too. Call it once the rest of the pass is
-// known to be right.
+// known to be right, the ranks of items too.
 absl::Status CheckMetrics(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches);
 
 }  // namespace batchplan::checker

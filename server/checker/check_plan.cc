@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/checker/check_costs.h"
+#include "server/checker/check_loads.h"
 #include "server/checker/check_metrics.h"
 #include "server/checker/check_rows.h"
 #include "server/checker/check_selection.h"
@@ -14,6 +16,7 @@
 #include "server/checker/check_sharing.h"
 #include "server/checker/pass_under_check.h"
 #include "server/checker/request_demands.h"
+#include "server/checker/request_loads.h"
 #include "server/checker/shared_paths.h"
 #include "server/checker/violation.h"
 
@@ -40,6 +43,7 @@ absl::StatusOr<ReadPass> CheckPass(const PassUnderCheck& pass) {
   if (absl::Status status = CheckGroups(placed); !status.ok()) return status;
   if (absl::Status status = CheckGivenRanks(placed); !status.ok()) return status;
   if (absl::Status status = CheckEqualCounts(placed); !status.ok()) return status;
+  if (absl::Status status = CheckLoads(placed); !status.ok()) return status;
   if (absl::Status status = CheckMetrics(pass, *microbatches); !status.ok()) return status;
   return ReadPass{*std::move(microbatches), *std::move(placement)};
 }
@@ -51,11 +55,11 @@ namespace {
 
 // A plan of the whole manifest; `paths` is null where no two of its sequences share anything.
 absl::Status CheckWhole(const Manifest& manifest, const PlanOptions& options, const Plan& plan,
-                        const checker::SharedPaths* paths) {
+                        const checker::RequestLoads& loads, const checker::SharedPaths* paths) {
   using checker::CheckPass;
   using checker::PassUnderCheck;
 
-  absl::StatusOr<checker::RequestDemands> demands = checker::DemandsOf(manifest, options);
+  absl::StatusOr<checker::RequestDemands> demands = checker::DemandsOf(manifest, options, loads);
   if (!demands.ok()) return demands.status();
   if (plan.passes.size() != options.passes.size()) {
     return checker::Violation("passes has ", plan.passes.size(), " entries, but the request has ",
@@ -75,6 +79,7 @@ absl::Status CheckWhole(const Manifest& manifest, const PlanOptions& options, co
                           *demands,
                           demands->passes[number],
                           plan.passes[number],
+                          loads,
                           options.passes[number].ignore_shared_prefixes ? nullptr : paths};
   };
   const PassUnderCheck first = under_check(0);
@@ -114,7 +119,9 @@ absl::Status CheckWhole(const Manifest& manifest, const PlanOptions& options, co
 }  // namespace
 
 absl::Status CheckPlan(const Manifest& manifest, const PlanOptions& options, const Plan& plan) {
-  // What follows sees what is shared as paths alone.
+  // What follows sees loads and what is shared as these alone.
+  absl::StatusOr<checker::RequestLoads> loads = checker::RequestLoads::Create(manifest, options);
+  if (!loads.ok()) return loads.status();
   std::optional<checker::SharedPaths> paths;
   if (!manifest.shared_prefixes.empty() || !manifest.shared_with.empty()) {
     absl::StatusOr<checker::SharedPaths> read = checker::SharedPaths::Create(manifest, options);
@@ -128,17 +135,19 @@ absl::Status CheckPlan(const Manifest& manifest, const PlanOptions& options, con
       return checker::Violation("deferred has ", plan.deferred.size(),
                                 " entries, but selection is not set");
     }
-    status = CheckWhole(manifest, options, plan, shared());
+    status = CheckWhole(manifest, options, plan, *loads, shared());
   } else {
     const absl::StatusOr<checker::TakenPart> part =
-        checker::CheckSelection(manifest, options, plan);
+        checker::CheckSelection(manifest, options, *loads, plan);
     if (!part.ok()) return part.status();
+    loads->Take(part->positions);
     if (paths) paths->Take(part->positions);
     status = CheckWhole({.lengths = part->lengths,
                          .group_ids = part->group_ids,
                          .pad_to = manifest.pad_to,
-                         .ranks = part->ranks},
-                        options, part->plan, shared());
+                         .ranks = part->ranks,
+                         .kinds = part->kinds},
+                        options, part->plan, *loads, shared());
   }
   if (!status.ok()) return status;
   return checker::CheckTakenMetrics(manifest, plan);

@@ -26,6 +26,10 @@
 //   8. where sequences share prefixes, and the pass does not ignore that, every row lays each token
 //      of its sequences exactly once, which stand together as they share; shared_tokens says so,
 //      and is empty elsewhere; a sequence that is alone shares with nobody;
+//   9. no micro-batch has more of a load than a limit allows, but for one part in 10^9, nor, of a
+//      dealt load, any rank of what its slot has; but what sequences have that are alone because
+//      they exceed it by themselves, and listed. item_ranks deals the items of each slot as the
+//      rule says, and slots have no kinds of sequences beside each other that are to be kept apart;
 // and that the metrics are those of this plan. What it does not judge is how good the plan is:
 // which packer or sharding made it, and whether the lower bounds are as high as they could be. Nor
 // does it recompute the fingerprint.

@@ -20,15 +20,6 @@ struct Content {
   bool alone = false;
 };
 
-bool IsListedAsAlone(const PassUnderCheck& pass, uint32_t sequence) {
-  const std::vector<ExcludedSequence>& listed = pass.demands.excluded;
-  const auto found = std::lower_bound(
-      listed.begin(), listed.end(), sequence,
-      [](const ExcludedSequence& one, uint32_t index) { return one.index < index; });
-  return found != listed.end() && found->index == sequence &&
-         found->reason == ExclusionReason::kAlone;
-}
-
 Content ContentOf(const PassUnderCheck& pass, const Microbatch& microbatch) {
   Content content;
   const uint32_t multiple = pass.pass_demands.length_multiple;
@@ -42,8 +33,8 @@ Content ContentOf(const PassUnderCheck& pass, const Microbatch& microbatch) {
   }
   if (pass.paths != nullptr) content.aligned_tokens = AlignedLength(laid, multiple);
   content.alone = microbatch.size() == 1 &&
-                  pass.RunsAlone(pass.plan.sequence_lengths[microbatch.begin]) &&
-                  IsListedAsAlone(pass, pass.plan.sequence_index[microbatch.begin]);
+                  pass.IsOverlong(pass.plan.sequence_lengths[microbatch.begin]) &&
+                  IsListedAsAlone(pass.demands, pass.plan.sequence_index[microbatch.begin]);
   return content;
 }
 

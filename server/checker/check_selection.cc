@@ -64,9 +64,10 @@ absl::StatusOr<uint32_t> LongestOf(const PlanOptions& options) {
   PlanOptions alone = options;
   alone.selection.reset();
   alone.mini_batches = {};
+  for (PassOptions& pass : alone.passes) pass.limits.clear();
   const uint32_t length = 1;
   const absl::StatusOr<RequestDemands> demands =
-      DemandsOf({.lengths = std::span(&length, 1)}, alone);
+      DemandsOf({.lengths = std::span(&length, 1)}, alone, RequestLoads());
   if (!demands.ok()) return demands.status();
   return demands->length_limit;
 }
@@ -77,7 +78,8 @@ struct Waiting {
   std::vector<Unit> units;  // in the order of the first members that wait
 };
 
-absl::StatusOr<Waiting> WaitingOf(const Manifest& manifest, const PlanOptions& options) {
+absl::StatusOr<Waiting> WaitingOf(const Manifest& manifest, const PlanOptions& options,
+                                  const RequestLoads& loads) {
   const absl::StatusOr<uint32_t> longest = LongestOf(options);
   if (!longest.ok()) return longest.status();
   const Selection& selection = *options.selection;
@@ -93,7 +95,7 @@ absl::StatusOr<Waiting> WaitingOf(const Manifest& manifest, const PlanOptions& o
     unit_of.push_back(found->second);
     Unit& unit = all.units[found->second];
     if (!manifest.ages.empty()) unit.age = std::max(unit.age, manifest.ages[i]);
-    unit.overlong = unit.overlong || manifest.lengths[i] > *longest;
+    unit.overlong = unit.overlong || manifest.lengths[i] > *longest || loads.ExceedsOne(i);
   }
   for (uint32_t i = 0; i < sequences; ++i) {
     Unit& unit = all.units[unit_of[i]];
@@ -103,6 +105,10 @@ absl::StatusOr<Waiting> WaitingOf(const Manifest& manifest, const PlanOptions& o
     } else if (options.overlong == OverlongPolicy::kDrop && unit.overlong) {
       all.fates[i] = Fate::kDropped;
     } else {
+      if (loads.ExceedsOne(i) && options.overlong != OverlongPolicy::kAlone) {
+        return Violation("sequence ", i, " has more of a load than a limit allows, and is neither ",
+                         "dropped nor alone");
+      }
       if (overlong && options.overlong == OverlongPolicy::kReject) {
         return Violation("manifest.lengths[", i, "] is ", manifest.lengths[i],
                          ", above the length limit ", *longest,
@@ -256,9 +262,9 @@ absl::Status SplitExcluded(const Manifest& manifest, const Waiting& waiting, con
 }  // namespace
 
 absl::StatusOr<TakenPart> CheckSelection(const Manifest& manifest, const PlanOptions& options,
-                                         const Plan& plan) {
+                                         const RequestLoads& loads, const Plan& plan) {
   if (absl::Status status = CheckArrays(manifest, *options.selection); !status.ok()) return status;
-  absl::StatusOr<Waiting> waiting = WaitingOf(manifest, options);
+  absl::StatusOr<Waiting> waiting = WaitingOf(manifest, options, loads);
   if (!waiting.ok()) return waiting.status();
   const absl::StatusOr<std::vector<bool>> deferred = DeferredOf(*waiting, plan);
   if (!deferred.ok()) return deferred.status();
@@ -276,6 +282,7 @@ absl::StatusOr<TakenPart> CheckSelection(const Manifest& manifest, const PlanOpt
     part.lengths.push_back(manifest.lengths[i]);
     if (!manifest.group_ids.empty()) part.group_ids.push_back(manifest.group_ids[i]);
     if (!manifest.ranks.empty()) part.ranks.push_back(manifest.ranks[i]);
+    if (!manifest.kinds.empty()) part.kinds.push_back(manifest.kinds[i]);
   }
   status = SplitExcluded(manifest, *waiting, plan, place, part.plan);
   if (!status.ok()) return status;

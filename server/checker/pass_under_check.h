@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "server/checker/request_demands.h"
+#include "server/checker/request_loads.h"
 #include "server/checker/shared_paths.h"
 #include "server/planner/plan.h"
 #include "server/planner/request/manifest.h"
@@ -26,11 +27,18 @@ struct PassUnderCheck {
   const RequestDemands& demands;
   const PassDemands& pass_demands;
   const PassPlan& plan;
+  const RequestLoads& loads;
   // What sequences share, where rows lay that once; null: every sequence is computed whole.
   const SharedPaths* paths = nullptr;
 
-  // Longer than micro-batches hold, so that it is alone in one and shares with nobody.
-  bool RunsAlone(uint32_t length) const { return length > pass_demands.length_limit; }
+  // Whether a sequence of that length is longer than micro-batches hold, so that its row is as
+  // wide as it is itself.
+  bool IsOverlong(uint32_t length) const { return length > pass_demands.length_limit; }
+  // Whether a planned sequence is that, or has more of a load than they hold, so that it is alone
+  // in one and shares with nobody.
+  bool RunsAlone(uint32_t sequence) const {
+    return IsOverlong(demands.planned_lengths[sequence]) || loads.ExceedsOne(number, sequence);
+  }
 };
 
 // A micro-batch, once the arrays are known to be well-formed: the sequences

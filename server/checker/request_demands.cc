@@ -246,9 +246,10 @@ std::vector<uint32_t> CutMiniBatches(std::span<const uint32_t> lengths, Order as
 
 // Fills planned_lengths, planned_sequences, excluded and any_dropped.
 absl::Status ApplyOverlongPolicy(const Manifest& manifest, OverlongPolicy policy,
-                                 RequestDemands& demands) {
+                                 const RequestLoads& loads, RequestDemands& demands) {
   const uint32_t limit = demands.length_limit;
-  const auto overlong = [&](size_t i) { return manifest.lengths[i] > limit; };
+  const auto too_much = [&](size_t i) { return loads.ExceedsOne(static_cast<uint32_t>(i)); };
+  const auto overlong = [&](size_t i) { return manifest.lengths[i] > limit || too_much(i); };
 
   std::vector<bool> group_dropped(demands.group_of.size(), false);
   if (policy == OverlongPolicy::kDrop && !demands.group_of.empty()) {
@@ -268,6 +269,9 @@ absl::Status ApplyOverlongPolicy(const Manifest& manifest, OverlongPolicy policy
       }
     } else if (policy == OverlongPolicy::kAlone) {
       if (overlong(i)) demands.excluded.push_back({index, length, ExclusionReason::kAlone});
+    } else if (too_much(i)) {
+      return Violation("sequence ", i, " has more of a load than a limit allows, and is neither ",
+                       "dropped nor alone");
     } else if (overlong(i)) {
       if (policy == OverlongPolicy::kReject) {
         return Violation("manifest.lengths[", i, "] is ", length, ", above the length limit ",
@@ -284,7 +288,8 @@ absl::Status ApplyOverlongPolicy(const Manifest& manifest, OverlongPolicy policy
     if (planned != 0) ++demands.planned_sequences;
   }
   if (demands.planned_sequences == 0) {
-    return Violation("every sequence is above the length limit ", limit, " and dropped");
+    return Violation("every sequence is above the length limit ", limit,
+                     " or a limit of a load, and dropped");
   }
   return absl::OkStatus();
 }
@@ -296,7 +301,17 @@ uint64_t AlignedLength(uint64_t length, uint32_t multiple) {
   return rounded_up - rounded_up % multiple;
 }
 
-absl::StatusOr<RequestDemands> DemandsOf(const Manifest& manifest, const PlanOptions& options) {
+bool IsListedAsAlone(const RequestDemands& demands, uint32_t sequence) {
+  const std::vector<ExcludedSequence>& listed = demands.excluded;
+  const auto found = std::lower_bound(
+      listed.begin(), listed.end(), sequence,
+      [](const ExcludedSequence& one, uint32_t index) { return one.index < index; });
+  return found != listed.end() && found->index == sequence &&
+         found->reason == ExclusionReason::kAlone;
+}
+
+absl::StatusOr<RequestDemands> DemandsOf(const Manifest& manifest, const PlanOptions& options,
+                                         const RequestLoads& loads) {
   if (absl::Status status = CheckRequest(manifest, options); !status.ok()) return status;
 
   const MiniBatching& mini_batches = options.mini_batches;
@@ -348,7 +363,7 @@ absl::StatusOr<RequestDemands> DemandsOf(const Manifest& manifest, const PlanOpt
         CutMiniBatches(manifest.lengths, mini_batches.order, demands.mini_batch_size,
                        demands.counts_groups, demands.group_of);
   }
-  if (absl::Status status = ApplyOverlongPolicy(manifest, options.overlong, demands);
+  if (absl::Status status = ApplyOverlongPolicy(manifest, options.overlong, loads, demands);
       !status.ok()) {
     return status;
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/checker/request_loads.h"
 #include "server/planner/plan.h"
 #include "server/planner/request/manifest.h"
 #include "server/planner/request/options.h"
@@ -42,8 +43,8 @@ struct RequestDemands {
   uint64_t data_parallel = 1;
   // With dynamic_context, the ranks that every slot divides.
   uint64_t pool = 1;
-  // The least of the passes' limits. No planned length is above this but of sequences that are to
-  // run alone.
+  // The least of the passes' limits on lengths. No planned length is above this but of sequences
+  // that are to run alone.
   uint32_t length_limit = 0;
   // By manifest position; 0: dropped.
   std::vector<uint32_t> planned_lengths;
@@ -67,8 +68,13 @@ struct RequestDemands {
   std::vector<PassDemands> passes;
 };
 
-// Internal if the request admits no plan at all, so that any plan for it is a violation.
-absl::StatusOr<RequestDemands> DemandsOf(const Manifest& manifest, const PlanOptions& options);
+// Internal if the request admits no plan at all, so that any plan for it is a violation. `loads`
+// are those of the manifest.
+absl::StatusOr<RequestDemands> DemandsOf(const Manifest& manifest, const PlanOptions& options,
+                                         const RequestLoads& loads);
+
+// Whether the plan has to list a sequence as one that runs alone, in some pass.
+bool IsListedAsAlone(const RequestDemands& demands, uint32_t sequence);
 
 // `length` rounded up to a multiple of `multiple`, which is at least 1.
 uint64_t AlignedLength(uint64_t length, uint32_t multiple);

@@ -184,6 +184,7 @@ function allFigures(request, response, pass, plan, origin, placement) {
       ['rank tokens, max / mean', ratio(metrics.rankTokenImbalance)],
       ['bin balance', ratio(metrics.binBalance)],
     ]],
+    ['Loads', loadFigures(metrics.loads, pass.limits)],
     ['Micro-batches', [
       ['micro-batches', count(metrics.microbatches)],
       ['groups', groupsText(plan.contextSizes)],
@@ -225,6 +226,17 @@ function allFigures(request, response, pass, plan, origin, placement) {
   ];
   return figures.map(([title, rows]) => [title, rows.filter(([, value]) => value)])
       .filter(([, rows]) => rows.length > 0);
+}
+
+// Of each load, what a micro-batch has of it, and how the ranks differ.
+function loadFigures(loads = [], limits = []) {
+  return loads.map(({load, largest, mean, rankImbalance, separateTime}) => {
+    const limit = limits.find((one) => one.load === load);
+    const most = limit ? ` of at most ${cost(limit.maxPerMicrobatch)}` : '';
+    const phase = separateTime > 0 ? `, its phase ${cost(separateTime)}` : '';
+    return [load, `largest ${cost(largest)}${most}, mean ${cost(mean)}, ` +
+        `rank, max / mean ${ratio(rankImbalance)}${phase}`];
+  });
 }
 
 // "1.25s", as protobuf writes a duration, as "1,250 ms".
@@ -273,7 +285,8 @@ function summaryText(placement) {
   return `${countOf(placement.lengths.length, 'sequence')} on ${countOf(ranks, 'rank')}${stages}, ` +
       `in ${batches} of ${each} a rank. Of ${whose}, ${share(time.sequences)} is spent on ` +
       `sequences, ${share(time.padding)} on padding${fixed}${bubbles}, and ` +
-      `${share(time.waiting)} waiting.`;
+      `${share(time.waiting)} waiting.` +
+      (placement.loadsCost ? ' What loads cost is not in the picture.' : '');
 }
 
 // One rank's pipeline in a sentence or two. `runs`, a PipelineRun for each mini-batch.

@@ -40,6 +40,8 @@ class Placement {
     this.exchangeOverlaps = Boolean(costs?.exchangeOverlaps);
     this.perMicrobatch = (costs?.perMicrobatch ?? 0) * share;
     this.perSequence = (costs?.perSequence ?? 0) * share;
+    // What loads cost is in the predicted step time, but not in the picture.
+    this.loadsCost = costs?.loads?.length > 0;
     this.multiple = Math.max(1, plan.lengthMultiple ?? 1);
     this.lengths = plan.sequenceLengths ?? [];
     this.indices = plan.sequenceIndex ?? [];

@@ -26,8 +26,8 @@ void ForEachArray(const v1::PassPlan& pass, const Use& use) {
   use("sharedTokens", pass.shared_tokens());
 }
 
-// As ToCompleteJson writes it. That takes hundreds of bytes of memory for a number of an array, so
-// that the arrays are put into what it writes without them.
+// As ToCompleteJson writes it, without the ranks of items. That takes hundreds of bytes of memory
+// for a number of an array, so that the arrays are put into what it writes without them.
 absl::StatusOr<std::string> ResponseJson(const v1::PlanBatchResponse& response) {
   v1::PlanBatchResponse rest = response;
   for (v1::PassPlan& pass : *rest.mutable_passes()) {
@@ -38,6 +38,7 @@ absl::StatusOr<std::string> ResponseJson(const v1::PlanBatchResponse& response) 
     pass.clear_sequence_lengths();
     pass.clear_context_sizes();
     pass.clear_shared_tokens();
+    pass.clear_item_ranks();
   }
   const absl::StatusOr<std::string> json = ToCompleteJson(rest);
   if (!json.ok()) return json.status();

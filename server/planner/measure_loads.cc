@@ -81,6 +81,17 @@ void LoadMeasure::Add(const SequenceLists& microbatches, uint32_t slots,
   }
 }
 
+double LoadMeasure::AddedUp(size_t load) const {
+  for (const LoadCost& cost : pass_.cost_model().loads) {
+    const bool adds_up =
+        cost.separate && !cost.dealt && pass_.synchronization() == Synchronization::kAccumulated;
+    if (adds_up && pass_.loads().name(load) == cost.load) {
+      return cost.per_unit / pass_.topology().context_parallel * sums_[load].busiest_ranks;
+    }
+  }
+  return 0;
+}
+
 std::vector<LoadMetrics> LoadMeasure::Metrics() const {
   std::vector<LoadMetrics> metrics;
   metrics.reserve(sums_.size());
@@ -91,7 +102,7 @@ std::vector<LoadMetrics> LoadMeasure::Metrics() const {
          .largest = sums.largest,
          .mean = sums.all / static_cast<double>(microbatches_),
          .rank_imbalance = sums.all == 0 ? 1 : sums.busiest_ranks / sums.all * pass_.ranks(),
-         .separate_time = sums.separate_time});
+         .separate_time = sums.separate_time + AddedUp(load)});
   }
   return metrics;
 }

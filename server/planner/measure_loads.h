@@ -41,6 +41,8 @@ class LoadMeasure {
   // What each micro-batch has of the load; of a dealt one what its rank has of the slot.
   std::vector<double> ValuesOf(size_t load, const SequenceLists& microbatches,
                                uint32_t slots) const;
+  // What a load that is separate takes where phases add up.
+  double AddedUp(size_t load) const;
   double TimeOf(const LoadPhase& phase, std::span<const Cost> costs, uint32_t slots) const;
 
   const Pass& pass_;

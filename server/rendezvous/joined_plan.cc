@@ -55,6 +55,7 @@ void SlicePass(const v1::PassPlan& whole, uint32_t data_parallel, uint32_t rank,
   slice->set_length_multiple(whole.length_multiple());
   *slice->mutable_metrics() = whole.metrics();
   *slice->mutable_decisions() = whole.decisions();
+  *slice->mutable_item_ranks() = whole.item_ranks();
 
   slice->add_microbatch_offsets(0);
   if (whole.context_sizes_size() > 0) {
@@ -76,9 +77,26 @@ const std::string& JoinedPlan::Serialized() const {
     v1::JoinBatchResponse response;
     *response.mutable_plan() = plan;
     response.mutable_worker_offsets()->Add(worker_offsets.begin(), worker_offsets.end());
+    *response.mutable_item_sequences() = item_sequences;
     if (!response.SerializeToString(&serialized_)) serialized_.clear();
   });
   return serialized_;
+}
+
+google::protobuf::RepeatedPtrField<v1::ItemSequences> ItemSequencesOf(
+    const v1::PlanBatchResponse& plan, const v1::Manifest& manifest) {
+  google::protobuf::RepeatedPtrField<v1::ItemSequences> all;
+  // A load is dealt in all passes or in none.
+  if (plan.passes().empty()) return all;
+  for (const v1::LoadRanks& dealt : plan.passes(0).item_ranks()) {
+    for (const v1::LoadItems& items : manifest.items()) {
+      if (items.load() != dealt.load()) continue;
+      v1::ItemSequences* sequences = all.Add();
+      sequences->set_load(items.load());
+      *sequences->mutable_sequences() = items.sequences();
+    }
+  }
+  return all;
 }
 
 void SliceForRank(const v1::PlanBatchResponse& whole, uint32_t data_parallel, uint32_t rank,

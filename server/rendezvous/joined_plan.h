@@ -22,6 +22,8 @@ struct JoinedPlan {
   v1::PlanBatchResponse plan;
   // Worker w's part starts at manifest position worker_offsets[w]; one more than there are workers.
   std::vector<uint32_t> worker_offsets;
+  // Of the loads that the plan deals, in its order.
+  google::protobuf::RepeatedPtrField<v1::ItemSequences> item_sequences;
 
   // The JoinBatchResponse of the whole plan, serialized, by the first call for all: a thousand
   // workers are sent the same bytes. Empty if it is larger than protobuf allows, 2 GiB.
@@ -32,13 +34,17 @@ struct JoinedPlan {
   mutable std::string serialized_;
 };
 
+// The sequences of the items that a plan for `manifest` deals.
+google::protobuf::RepeatedPtrField<v1::ItemSequences> ItemSequencesOf(
+    const v1::PlanBatchResponse& plan, const v1::Manifest& manifest);
+
 // The part of a plan that one data-parallel rank executes. Writes into `slice`, which is empty, the
 // micro-batches of `rank` in every pass and mini-batch, in their order: microbatch_offsets begin at
 // 0, sequence_index still are positions in the manifest. All that describes the whole plan
-// (microbatches_per_rank, metrics, decisions, excluded, fingerprint, versions, cost model) is the
-// whole plan's. `whole` is a plan for `data_parallel` ranks, 0 read as 1; rank < data_parallel.
-// With dynamic_context it is a rank of the pool, and its micro-batches are those of the groups that
-// it is in, one a slot. Takes the time of a copy of the slice, and of a look at
+// (microbatches_per_rank, metrics, decisions, item_ranks, excluded, fingerprint, versions, cost
+// model) is the whole plan's. `whole` is a plan for `data_parallel` ranks, 0 read as 1; rank <
+// data_parallel. With dynamic_context it is a rank of the pool, and its micro-batches are those of
+// the groups that it is in, one a slot. Takes the time of a copy of the slice, and of a look at
 // microbatches_per_rank, or context_sizes.
 void SliceForRank(const v1::PlanBatchResponse& whole, uint32_t data_parallel, uint32_t rank,
                   v1::PlanBatchResponse* slice);

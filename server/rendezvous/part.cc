@@ -6,8 +6,11 @@
 #include <unordered_set>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "proto/batchplan/v1/convert.h"
 #include "server/base/ids.h"
+#include "server/planner/request/loads.h"
 #include "server/rendezvous/step_record.pb.h"
 #include "server/rendezvous/terms.h"
 
@@ -132,6 +135,11 @@ absl::Status CheckManifest(const v1::PlanBatchRequest& request) {
   status.Update(CheckSize("ages", manifest.ages_size(), manifest));
   status.Update(CheckSharing(manifest));
   if (!status.ok()) return status;
+  // The terms, which name loads too, are the same for all workers.
+  status = CheckLoads(ReadManifest(manifest), {});
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("request.", status.message()));
+  }
   const uint32_t ranks = std::max(request.topology().data_parallel(), 1U);
   const auto beyond = std::find_if(manifest.ranks().begin(), manifest.ranks().end(),
                                    [&](uint32_t rank) { return rank >= ranks; });
@@ -148,6 +156,46 @@ absl::Status CheckManifest(const v1::PlanBatchRequest& request) {
   }
   return absl::OkStatus();
 }
+
+// The names of the entries of an array, which all workers with sequences give in the same order.
+class CommonNames {
+ public:
+  // `entries` is the manifest's field, `field` the one of an entry that has its name.
+  CommonNames(const char* entries, const char* field) : entries_(entries), field_(field) {}
+
+  void Add(size_t worker, std::vector<std::string> names) {
+    if (!status_.ok()) return;
+    if (!first_) {
+      first_ = worker;
+      names_ = std::move(names);
+    } else if (names != names_) {
+      status_ = Difference(worker, names);
+    }
+  }
+
+  // InvalidArgument, naming the first entry that differs, both names and both workers.
+  const absl::Status& Check() const { return status_; }
+
+ private:
+  absl::Status Difference(size_t worker, const std::vector<std::string>& names) const {
+    size_t i = 0;
+    while (i < names.size() && i < names_.size() && names[i] == names_[i]) ++i;
+    const auto shown = [&](const std::vector<std::string>& of) {
+      return i < of.size() ? absl::StrCat("\"", absl::Utf8SafeCEscape(of[i]), "\"")
+                           : std::string("none");
+    };
+    return absl::InvalidArgumentError(
+        absl::StrCat("request.manifest.", entries_, "[", i, "].", field_, " is ", shown(names_),
+                     " in worker ", *first_, "'s part and ", shown(names), " in worker ", worker,
+                     "'s; all workers with sequences give the same names in the same order"));
+  }
+
+  const char* entries_;
+  const char* field_;
+  std::optional<size_t> first_;
+  std::vector<std::string> names_;
+  absl::Status status_;
+};
 
 // What all workers with sequences give, or none does.
 class CommonField {
@@ -173,6 +221,40 @@ class CommonField {
   std::optional<size_t> giver_;
   std::optional<size_t> other_;
 };
+
+std::vector<std::string> NamesOf(const google::protobuf::RepeatedPtrField<v1::Load>& loads) {
+  std::vector<std::string> names;
+  names.reserve(static_cast<size_t>(loads.size()));
+  for (const v1::Load& load : loads) names.push_back(load.name());
+  return names;
+}
+
+std::vector<std::string> NamesOf(const google::protobuf::RepeatedPtrField<v1::LoadItems>& items) {
+  std::vector<std::string> names;
+  names.reserve(static_cast<size_t>(items.size()));
+  for (const v1::LoadItems& of_load : items) names.push_back(of_load.load());
+  return names;
+}
+
+// Appends the loads of a part that begins at the position `first` of the whole, in which they have
+// the same places. Where they have not, the whole is of no use.
+void AddLoads(const rendezvous::PartContent& part, uint32_t first, v1::Manifest* manifest) {
+  for (int i = 0; i < part.loads_size(); ++i) {
+    v1::Load* whole =
+        i < manifest->loads_size() ? manifest->mutable_loads(i) : manifest->add_loads();
+    whole->set_name(part.loads(i).name());
+    whole->mutable_values()->MergeFrom(part.loads(i).values());
+  }
+  for (int i = 0; i < part.items_size(); ++i) {
+    v1::LoadItems* whole =
+        i < manifest->items_size() ? manifest->mutable_items(i) : manifest->add_items();
+    whole->set_load(part.items(i).load());
+    whole->mutable_values()->MergeFrom(part.items(i).values());
+    for (const uint32_t sequence : part.items(i).sequences()) {
+      whole->add_sequences(first + sequence);
+    }
+  }
+}
 
 }  // namespace
 
@@ -202,6 +284,9 @@ StepPart MakePart(v1::JoinBatchRequest request) {
   content.mutable_ages()->Swap(manifest.mutable_ages());
   content.mutable_shared_prefixes()->Swap(manifest.mutable_shared_prefixes());
   content.mutable_shared_with()->Swap(manifest.mutable_shared_with());
+  content.mutable_kinds()->Swap(manifest.mutable_kinds());
+  content.mutable_loads()->Swap(manifest.mutable_loads());
+  content.mutable_items()->Swap(manifest.mutable_items());
   part.terms = SerializeTerms(std::move(request));
   content.set_terms_digest(TermsDigest(part.terms));
   part.content = content.SerializeAsString();
@@ -235,6 +320,9 @@ absl::StatusOr<WholeRequest> AssembleRequest(const StepKey& key, const std::stri
   CommonField ages("ages");
   CommonField shared_prefixes("shared_prefixes");
   CommonField shared_with("shared_with");
+  CommonField kinds("kinds");
+  CommonNames loads("loads", "name");
+  CommonNames items("items", "load");
   for (size_t worker = 0; worker < contents.size(); ++worker) {
     rendezvous::PartContent part;
     if (!part.ParseFromString(contents[worker]) || part.terms_digest() != digest) {
@@ -246,6 +334,10 @@ absl::StatusOr<WholeRequest> AssembleRequest(const StepKey& key, const std::stri
       ages.Add(worker, part.ages_size() > 0);
       shared_prefixes.Add(worker, part.shared_prefixes_size() > 0);
       shared_with.Add(worker, part.shared_with_size() > 0);
+      kinds.Add(worker, part.kinds_size() > 0);
+      loads.Add(worker, NamesOf(part.loads()));
+      items.Add(worker, NamesOf(part.items()));
+      AddLoads(part, whole.worker_offsets.back(), &manifest);
     }
     const size_t sequences = static_cast<size_t>(manifest.lengths_size()) + part.lengths_size();
     if (sequences > max_sequences) {
@@ -253,10 +345,20 @@ absl::StatusOr<WholeRequest> AssembleRequest(const StepKey& key, const std::stri
           absl::StrCat("the parts up to worker ", worker, "'s have ", sequences,
                        " sequences, more than the server's max_sequences=", max_sequences));
     }
+    uint64_t items_so_far = 0;
+    for (const v1::LoadItems& of_load : manifest.items()) {
+      items_so_far += static_cast<uint64_t>(of_load.values_size());
+    }
+    if (items_so_far > max_sequences) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the parts up to worker ", worker, "'s have ", items_so_far,
+                       " items, more than the server's max_sequences=", max_sequences));
+    }
     manifest.mutable_lengths()->MergeFrom(part.lengths());
     manifest.mutable_group_ids()->MergeFrom(part.group_ids());
     manifest.mutable_ranks()->MergeFrom(part.ranks());
     manifest.mutable_ages()->MergeFrom(part.ages());
+    manifest.mutable_kinds()->MergeFrom(part.kinds());
     manifest.mutable_shared_prefixes()->MergeFrom(part.shared_prefixes());
     // Positions of the part become positions of the whole; those that nothing is shared with stay
     // 0.
@@ -271,6 +373,9 @@ absl::StatusOr<WholeRequest> AssembleRequest(const StepKey& key, const std::stri
   common.Update(ages.Check());
   common.Update(shared_prefixes.Check());
   common.Update(shared_with.Check());
+  common.Update(kinds.Check());
+  common.Update(loads.Check());
+  common.Update(items.Check());
   if (!common.ok()) return common;
   return whole;
 }

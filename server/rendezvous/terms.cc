@@ -114,6 +114,11 @@ std::string SerializeTerms(v1::JoinBatchRequest request) {
   manifest.clear_group_ids();
   manifest.clear_ranks();
   manifest.clear_ages();
+  manifest.clear_shared_prefixes();
+  manifest.clear_shared_with();
+  manifest.clear_loads();
+  manifest.clear_items();
+  manifest.clear_kinds();
   // The contract has no maps: fields are written in their order.
   return request.SerializeAsString();
 }

@@ -24,6 +24,8 @@ JobMetrics::JobMetrics(const JobLabelOptions& labels, prometheus::Registry& regi
              HistogramFamily(metric::kJobStepEfficiency, registry),
              HistogramFamily(metric::kJobStepTimeOverBound, registry)},
       bubbles_(HistogramFamily(metric::kJobPipelineBubble, registry)),
+      load_imbalances_(HistogramFamily(metric::kJobLoadImbalance, registry)),
+      load_limit_uses_(HistogramFamily(metric::kJobLoadLimitUse, registry)),
       groups_(CounterFamily(metric::kJobContextGroups, registry)),
       group_tokens_(CounterFamily(metric::kJobContextGroupTokens, registry)),
       ages_(HistogramFamily(metric::kJobMeanAge, registry)),
@@ -63,6 +65,8 @@ void JobMetrics::RemoveSeries(const std::string& job) {
   for (size_t i = 0; i < kCounters; ++i) counters_[i]->Remove(series.counters[i]);
   for (size_t i = 0; i < kMeans; ++i) means_[i]->Remove(series.means[i]);
   if (series.bubble != nullptr) bubbles_->Remove(series.bubble);
+  if (series.load_imbalance != nullptr) load_imbalances_->Remove(series.load_imbalance);
+  if (series.load_limit_use != nullptr) load_limit_uses_->Remove(series.load_limit_use);
   for (const GroupSeries& size : series.groups) {
     if (size.groups == nullptr) continue;
     groups_->Remove(size.groups);
@@ -114,11 +118,18 @@ void JobMetrics::CountPlan(const PlanRecord& plan, absl::Time now) {
     series.means[kStepEfficiency]->Observe(pass.metrics.step_efficiency);
     series.means[kStepTimeOverBound]->Observe(pass.step_time_over_bound());
     CountGroups(job, pass, series);
-    if (!pass.on_pipelines) continue;
-    if (series.bubble == nullptr) {
-      series.bubble = &bubbles_->Add({{"job_id", job}}, prometheus::Histogram::BucketBoundaries{});
-    }
-    series.bubble->Observe(pass.pipeline_bubble());
+    const auto observe = [&job = job](std::optional<double> value,
+                                      prometheus::Family<prometheus::Histogram>* family,
+                                      prometheus::Histogram*& own) {
+      if (!value) return;
+      if (own == nullptr) {
+        own = &family->Add({{"job_id", job}}, prometheus::Histogram::BucketBoundaries{});
+      }
+      own->Observe(*value);
+    };
+    observe(pass.load_imbalance(), load_imbalances_, series.load_imbalance);
+    observe(pass.load_limit_use, load_limit_uses_, series.load_limit_use);
+    if (pass.on_pipelines) observe(pass.pipeline_bubble(), bubbles_, series.bubble);
   }
 }
 

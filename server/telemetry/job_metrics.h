@@ -93,6 +93,9 @@ class JobMetrics {
     std::array<prometheus::Histogram*, kMeans> means{};
     // Once a pass on pipelines was planned; null before.
     prometheus::Histogram* bubble = nullptr;
+    // Once a pass with loads, and one with limits on them, was planned; null before.
+    prometheus::Histogram* load_imbalance = nullptr;
+    prometheus::Histogram* load_limit_use = nullptr;
     // Once something waited, expired or had an age; null before.
     prometheus::Counter* deferred = nullptr;
     prometheus::Counter* expired = nullptr;
@@ -121,6 +124,8 @@ class JobMetrics {
   std::array<prometheus::Family<prometheus::Counter>*, kCounters> counters_;
   std::array<prometheus::Family<prometheus::Histogram>*, kMeans> means_;
   prometheus::Family<prometheus::Histogram>* const bubbles_;
+  prometheus::Family<prometheus::Histogram>* const load_imbalances_;
+  prometheus::Family<prometheus::Histogram>* const load_limit_uses_;
   prometheus::Family<prometheus::Counter>* const groups_;
   prometheus::Family<prometheus::Counter>* const group_tokens_;
   prometheus::Family<prometheus::Histogram>* const ages_;

@@ -68,6 +68,8 @@ constexpr const MetricDefinition* kCatalog[] = {
     &metric::kJobStepEfficiency,
     &metric::kJobStepTimeOverBound,
     &metric::kJobPipelineBubble,
+    &metric::kJobLoadImbalance,
+    &metric::kJobLoadLimitUse,
     &metric::kJobContextGroups,
     &metric::kJobContextGroupTokens,
     &metric::kJobMeanAge,

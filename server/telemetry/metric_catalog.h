@@ -230,6 +230,14 @@ inline constexpr MetricDefinition kJobStepTimeOverBound = {
 inline constexpr MetricDefinition kJobPipelineBubble = {
     "batchplan_job_pipeline_bubble", kHistogram, "job_id",
     "As batchplan_pipeline_bubble; sum over count is the mean. Absent without a pipeline."};
+inline constexpr MetricDefinition kJobLoadImbalance = {
+    "batchplan_job_load_imbalance", kHistogram, "job_id",
+    "What the most loaded data-parallel rank has over the mean, of the load (Manifest.loads) whose "
+    "ranks differ most, of each pass; sum over count is the mean. Absent without loads."};
+inline constexpr MetricDefinition kJobLoadLimitUse = {
+    "batchplan_job_load_limit_use", kHistogram, "job_id",
+    "The largest of a load over its limit (Pass.limits), of the load that comes closest to it, of "
+    "each pass; sum over count is the mean. Absent without limits."};
 inline constexpr MetricDefinition kJobContextGroups = {
     "batchplan_job_context_groups_total", kCounter, "job_id, context_parallel",
     "As batchplan_context_groups_total. Absent where all groups have one size."};

@@ -50,6 +50,8 @@ struct PassRecord {
   uint64_t budget_tokens = 0;
   // Ranks are pipelines of several stages.
   bool on_pipelines = false;
+  // The largest load over its limit, of the load that comes closest to it; none without limits.
+  std::optional<double> load_limit_use = std::nullopt;
   // By ContextSizePlace, with groups that differ in size (Topology.dynamic_context); else nothing.
   std::array<GroupsRecord, kContextSizes> groups = {};
 
@@ -67,6 +69,14 @@ struct PassRecord {
   double bin_spread() const { return 1 - metrics.bin_balance; }
   double padding_removed() const { return std::max(0.0, metrics.padding_removed); }
   double pipeline_bubble() const { return std::max(0.0, metrics.pipeline_bubble); }
+  // Of the load whose ranks differ most; none without loads.
+  std::optional<double> load_imbalance() const {
+    std::optional<double> most;
+    for (const LoadMetrics& load : metrics.loads) {
+      most = std::max(most.value_or(1), load.rank_imbalance);
+    }
+    return most;
+  }
   // 1 where sequences cost nothing: there no plan is better than another.
   double step_time_over_bound() const {
     return metrics.lower_bound_step_time > 0

@@ -25,7 +25,7 @@ except ImportError:
     Image = None
 
 JOBS = {"grpo-7b", "grpo-asynchronous", "sft-documents", "dpo-pairs", "sft-70b", "rl-long-reasoning",
-        "sft-misconfigured"}
+        "sft-images", "sft-misconfigured"}
 # Of these, the ones whose reports hold their steps.
 REPORTS = {"grpo-7b", "rl-long-reasoning"}
 # And the one on pipelines, which has a picture of the stages of a rank besides.

@@ -22,6 +22,7 @@ v1::PlanBatchRequest PlanRequest(uint64_t seed) {
                                : seed % 3 == 0 ? GenerateDynamicRequest(seed)
                                                : GenerateRequest(seed);
   if (seed % 5 < 2) AddSelection(seed, &generated);
+  if (seed % 5 == 3) AddLoads(seed, &generated);
   if (seed % 7 < 2) generated.options.mini_batches.max_delay = static_cast<uint32_t>(seed % 4);
   v1::PlanBatchRequest request = WireRequest(generated);
   // A preset's name among the bytes, and passes that leave the choice to it: all of "balanced",

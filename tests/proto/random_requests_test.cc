@@ -23,6 +23,7 @@ testing::GeneratedRequest RandomRequest(uint64_t seed) {
   if (seed % 3 == 0) testing::AddSelection(seed, &request);
   if (seed % 7 < 3) testing::AddSharedPrefixes(seed, &request);
   if (seed % 5 == 0) request.options.mini_batches.max_delay = static_cast<uint32_t>(seed % 7);
+  if (seed % 11 < 4) testing::AddLoads(seed, &request);
   return request;
 }
 
@@ -50,6 +51,8 @@ TEST(RandomRequestsTest, ArriveAsTheyWereSent) {
                                     parsed->manifest.shared_prefixes.end());
     received.shared_with.assign(parsed->manifest.shared_with.begin(),
                                 parsed->manifest.shared_with.end());
+    received.loads = testing::CopyLoads(parsed->manifest);
+    received.kinds.assign(parsed->manifest.kinds.begin(), parsed->manifest.kinds.end());
     received.options = parsed->options;
     // Of a later pass the wire does not say what the first one decides.
     for (testing::GeneratedRequest* side : {&request, &received}) {

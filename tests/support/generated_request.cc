@@ -488,6 +488,7 @@ std::string GeneratedRequest::Describe() const {
     absl::StrAppend(&text, "; prefixes [", absl::StrJoin(shared_prefixes, ","), "] with [",
                     absl::StrJoin(shared_with, ","), "]");
   }
+  text += DescribeLoads();
   for (const PassOptions& pass : options.passes) {
     absl::StrAppend(
         &text, "; pass \"", pass.name, "\": budget ", pass.max_tokens_per_microbatch, " multiple ",
@@ -500,7 +501,12 @@ std::string GeneratedRequest::Describe() const {
         " order ", static_cast<int>(pass.order), " balance on ", static_cast<int>(pass.balance_on),
         pass.ignore_mini_batches ? " ignores mini-batches" : "",
         pass.forward_only ? " forward only" : "",
-        pass.ignore_shared_prefixes ? " ignores prefixes" : "");
+        pass.ignore_shared_prefixes ? " ignores prefixes" : "", " limits [",
+        absl::StrJoin(pass.limits, ",",
+                      [](std::string* out, const LoadLimit& limit) {
+                        absl::StrAppend(out, limit.load, ":", limit.max_per_microbatch);
+                      }),
+        "] kinds per slot ", static_cast<int>(pass.kinds_per_slot));
     if (pass.layout == Layout::kPadded) {
       absl::StrAppend(&text, " padded, scan ", static_cast<int>(pass.scan));
     } else {

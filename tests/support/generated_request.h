@@ -18,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "server/planner/request/manifest.h"
 #include "server/planner/request/options.h"
+#include "tests/support/owned_loads.h"
 
 namespace batchplan::testing {
 
@@ -31,13 +32,21 @@ struct GeneratedRequest {
   PlanOptions options;
   std::vector<uint32_t> shared_prefixes = {};
   std::vector<uint32_t> shared_with = {};
+  std::vector<OwnedLoad> loads = {};
+  std::vector<uint32_t> kinds = {};
 
   // Views this request, and lives no longer.
   Manifest manifest() const {
-    return {lengths, group_ids, pad_to, ranks, ages, shared_prefixes, shared_with};
+    Manifest view = {lengths, group_ids, pad_to, ranks, ages, shared_prefixes, shared_with};
+    ViewLoads(loads, &view);
+    view.kinds = kinds;
+    return view;
   }
   // In one line, everything that the plan depends on.
   std::string Describe() const;
+
+ private:
+  std::string DescribeLoads() const;
 };
 
 // A request of some 100 sequences at most and some 1000 tokens each, over all that can be asked:
@@ -69,6 +78,13 @@ void AddSelection(uint64_t seed, GeneratedRequest* request);
 // a sharding of trees. The one forest or the other relates sequences through such as are dropped,
 // truncated, alone or deferred.
 void AddSharedPrefixes(uint64_t seed, GeneratedRequest* request);
+
+// Gives a generated request one to three loads, of sequences or of their items, some of which its
+// passes limit; unless a pass is padded, some of them cost, as a part of rows, in phases or dealt,
+// or one of them is all that costs. With dynamic_context nothing is asked of them, and of small
+// requests no dealt load is limited, which Satisfiable could not tell. Call it after the others of
+// these.
+void AddLoads(uint64_t seed, GeneratedRequest* request);
 
 // A request whose passes are the preset's on a random topology, with random budgets, mini-batches,
 // groups, counts and maybe given ranks over it, one to three passes. `preset` is a name that

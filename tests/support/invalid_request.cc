@@ -4,6 +4,8 @@
 #include <limits>
 #include <vector>
 
+#include "tests/support/invalid_loads.h"
+
 namespace batchplan::testing {
 namespace {
 
@@ -513,7 +515,7 @@ std::vector<Mistake> AllMistakes() {
   std::vector<Mistake> all;
   for (const auto& some :
        {TopologyMistakes(), CostMistakes(), ManifestMistakes(), PassMistakes(), ShardingMistakes(),
-        RankMistakes(), BucketMistakes(), PrefixMistakes()}) {
+        RankMistakes(), BucketMistakes(), PrefixMistakes(), LoadMistakes()}) {
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;

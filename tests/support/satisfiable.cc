@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/owned_loads.h"
+
 namespace batchplan::testing {
 namespace {
 
@@ -135,13 +137,20 @@ class Oracle {
     for (const PassOptions& pass : options_.passes) {
       const uint64_t multiple = MultipleOf(options_.topology, pass);
       limit = std::min(limit, pass.max_tokens_per_microbatch / multiple * multiple);
+      for (const LoadLimit& of_load : pass.limits) limits_[&of_load] = ValuesOf(of_load);
     }
     planned_.assign(manifest_.lengths.begin(), manifest_.lengths.end());
     Set dropped = 0;
     for (size_t i = 0; i < count_; ++i) {
-      if (planned_[i] <= limit || options_.overlong == OverlongPolicy::kAlone) continue;
-      if (options_.overlong == OverlongPolicy::kReject || limit == 0) return false;
-      if (options_.overlong == OverlongPolicy::kTruncate) planned_[i] = limit;
+      const bool too_much = HasTooMuch(i);
+      if ((planned_[i] <= limit && !too_much) || options_.overlong == OverlongPolicy::kAlone) {
+        continue;
+      }
+      if (options_.overlong == OverlongPolicy::kReject) return false;
+      if (options_.overlong == OverlongPolicy::kTruncate) {
+        if (too_much || limit == 0) return false;
+        planned_[i] = limit;
+      }
       if (options_.overlong == OverlongPolicy::kDrop) {
         for (Set group : groups_) {
           if (Has(group, i)) dropped |= group;
@@ -166,12 +175,44 @@ class Oracle {
            Aligned(pass, sequence) > pass.max_tokens_per_microbatch;
   }
 
+  // By sequence.
+  std::vector<double> ValuesOf(const LoadLimit& limit) const {
+    for (const LoadCost& cost : options_.cost_model.loads) {
+      if (cost.load == limit.load && cost.dealt) std::abort();
+    }
+    return LoadOfSequences(manifest_, limit.load);
+  }
+
+  static bool IsWithin(double value, const LoadLimit& limit) {
+    return value <= limit.max_per_microbatch * (1 + 1e-9);
+  }
+
+  // Whether a sequence exceeds a limit by itself.
+  bool HasTooMuch(size_t sequence) const {
+    return std::ranges::any_of(limits_, [&](const auto& entry) {
+      return !IsWithin(entry.second[sequence], *entry.first);
+    });
+  }
+
+  // Whether the loads of the set are within the pass's limits, but of one sequence alone.
+  bool LoadsFit(const PassOptions& pass, Set set) const {
+    if (std::popcount(set) == 1 && options_.overlong == OverlongPolicy::kAlone) return true;
+    return std::ranges::all_of(pass.limits, [&](const LoadLimit& limit) {
+      double sum = 0;
+      for (size_t i = 0; i < count_; ++i) {
+        if (Has(set, i)) sum += limits_.at(&limit)[i];
+      }
+      return IsWithin(sum, limit);
+    });
+  }
+
   // Whether one micro-batch of the pass holds all of the set.
   bool Fits(const PassOptions& pass, Set set) const {
     const auto sequences = static_cast<uint64_t>(std::popcount(set));
     if (pass.max_sequences_per_microbatch > 0 && sequences > pass.max_sequences_per_microbatch) {
       return false;
     }
+    if (!LoadsFit(pass, set)) return false;
     if (sequences == 1 && RunsAlone(pass, static_cast<size_t>(std::countr_zero(set)))) return true;
     uint64_t sum = 0;
     uint64_t widest = 0;
@@ -370,6 +411,8 @@ class Oracle {
   std::vector<Set> groups_;  // one sequence each where groups are ignored
   std::vector<Set> mini_batches_;
   std::vector<uint64_t> planned_;
+  // What each sequence has of the load that is limited.
+  std::map<const LoadLimit*, std::vector<double>> limits_;
   std::vector<std::vector<uint64_t>> fewest_;  // by pass and set
 };
 

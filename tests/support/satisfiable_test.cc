@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <utility>
 #include <vector>
+
+#include "tests/support/owned_loads.h"
 
 namespace batchplan::testing {
 namespace {
@@ -13,6 +16,7 @@ struct Request {
   std::vector<uint32_t> lengths;
   std::vector<uint32_t> group_ids = {};
   PlanOptions options = {};
+  std::vector<OwnedLoad> loads = {};
 
   Request(std::vector<uint32_t> lengths, uint32_t budget, uint32_t ranks, Sharding sharding)
       : lengths(std::move(lengths)) {
@@ -23,7 +27,9 @@ struct Request {
   }
   PassOptions& pass() { return options.passes[0]; }
   bool Satisfiable() const {
-    return testing::Satisfiable({.lengths = lengths, .group_ids = group_ids}, options);
+    Manifest manifest{.lengths = lengths, .group_ids = group_ids};
+    ViewLoads(loads, &manifest);
+    return testing::Satisfiable(manifest, options);
   }
 };
 
@@ -72,6 +78,55 @@ TEST(SatisfiableTest, PaddedMicrobatchesCountTheirWidth) {
   request.pass().layout = Layout::kPadded;
   EXPECT_FALSE(request.Satisfiable());
   request.pass().max_tokens_per_microbatch = 12;
+  EXPECT_TRUE(request.Satisfiable());
+}
+
+TEST(SatisfiableTest, LimitsAreOfLoadsTogether) {
+  // Each limit by itself allows micro-batches of two, and both together others.
+  Request request({1, 1, 1, 1}, 10, 2, Sharding::kLpt);
+  request.loads = {{.name = "a", .values = {3, 3, 1, 1}}, {.name = "b", .values = {3, 1, 3, 1}}};
+  request.pass().limits = {{"a", 4}};
+  request.options.cost_model.loads = {{.load = "b", .per_unit = 1}};
+  EXPECT_TRUE(request.Satisfiable());
+  request.pass().limits = {{"a", 4}, {"b", 4}};
+  EXPECT_TRUE(request.Satisfiable());
+  request.pass().limits = {{"a", 4 - 1e-9}, {"b", 4}};
+  EXPECT_TRUE(request.Satisfiable());
+  // 3 and 3 of one micro-batch.
+  request.loads[1].values = {1, 1, 3, 3};
+  request.pass().sharding = Sharding::kContiguous;
+  request.pass().min_microbatches = 2;
+  EXPECT_TRUE(request.Satisfiable());
+  request.lengths = {1, 1, 1};
+  for (OwnedLoad& load : request.loads) load.values = {3, 1, 3};
+  request.options.topology.data_parallel = 1;
+  request.pass().min_microbatches = 1;
+  request.pass().microbatch_count_multiple = 3;
+  EXPECT_TRUE(request.Satisfiable());
+  request.options.mini_batches.groups = GroupPolicy::kSameMicrobatch;
+  request.group_ids = {1, 2, 1};
+  request.pass().microbatch_count_multiple = 1;
+  EXPECT_FALSE(request.Satisfiable());
+  request.pass().limits = {{"a", 6}};
+  EXPECT_TRUE(request.Satisfiable());
+}
+
+TEST(SatisfiableTest, OneThatExceedsALimitIsRefusedDroppedOrAlone) {
+  Request request({1, 1, 1}, 10, 1, Sharding::kLpt);
+  request.loads = {{.name = "a", .values = {2, 1, 1}, .has_items = true, .sequences = {0, 0, 2}}};
+  request.pass().limits = {{"a", 2}};
+  EXPECT_FALSE(request.Satisfiable());
+  request.options.overlong = OverlongPolicy::kTruncate;
+  EXPECT_FALSE(request.Satisfiable());
+  request.options.overlong = OverlongPolicy::kDrop;
+  EXPECT_TRUE(request.Satisfiable());
+  request.pass().min_microbatches = 3;
+  EXPECT_FALSE(request.Satisfiable());
+  request.options.overlong = OverlongPolicy::kAlone;
+  EXPECT_TRUE(request.Satisfiable());
+  request.pass().min_microbatches = 1;
+  request.pass().max_sequences_per_microbatch = 2;
+  request.options.topology.data_parallel = 3;
   EXPECT_TRUE(request.Satisfiable());
 }
 

@@ -50,6 +50,12 @@ void FillPass(const PassOptions& pass, v1::Pass* wire) {
   wire->set_ignore_mini_batches(pass.ignore_mini_batches);
   wire->set_forward_only(pass.forward_only);
   wire->set_ignore_shared_prefixes(pass.ignore_shared_prefixes);
+  for (const LoadLimit& limit : pass.limits) {
+    v1::LoadLimit* entry = wire->add_limits();
+    entry->set_load(limit.load);
+    entry->set_max_per_microbatch(limit.max_per_microbatch);
+  }
+  wire->set_kinds_per_slot(ToWire<v1::KindsPerSlot>(pass.kinds_per_slot));
   if (pass.layout == Layout::kPadded) {
     wire->mutable_padded()->set_scan(ToWire<v1::Scan>(pass.scan));
   } else {
@@ -57,6 +63,29 @@ void FillPass(const PassOptions& pass, v1::Pass* wire) {
     packed->set_packer(ToWire<v1::Packer>(pass.packer));
     packed->set_rows(ToWire<v1::RowPadding>(pass.rows));
     packed->mutable_buckets()->Add(pass.buckets.begin(), pass.buckets.end());
+  }
+}
+
+void FillLoads(const GeneratedRequest& request, v1::PlanBatchRequest* wire) {
+  for (const OwnedLoad& load : request.loads) {
+    v1::Load* entry = wire->mutable_manifest()->add_loads();
+    entry->set_name(load.name);
+    if (!load.has_items) {
+      entry->mutable_values()->Add(load.values.begin(), load.values.end());
+      continue;
+    }
+    v1::LoadItems* items = wire->mutable_manifest()->add_items();
+    items->set_load(load.name);
+    items->mutable_sequences()->Add(load.sequences.begin(), load.sequences.end());
+    items->mutable_values()->Add(load.values.begin(), load.values.end());
+  }
+  wire->mutable_manifest()->mutable_kinds()->Add(request.kinds.begin(), request.kinds.end());
+  for (const LoadCost& cost : request.options.cost_model.loads) {
+    v1::LoadCost* entry = wire->mutable_cost_model()->add_loads();
+    entry->set_load(cost.load);
+    entry->set_per_unit(cost.per_unit);
+    entry->set_separate(cost.separate);
+    entry->set_dealt(cost.dealt);
   }
 }
 
@@ -100,6 +129,7 @@ v1::PlanBatchRequest WireRequest(const GeneratedRequest& request) {
     entry->set_per_token(exchange.per_token);
   }
   wire.mutable_cost_model()->set_exchange_overlaps(options.cost_model.exchange_overlaps);
+  FillLoads(request, &wire);
   wire.set_synchronization(ToWire<v1::Synchronization>(options.synchronization));
   wire.set_effort(ToWire<v1::Effort>(options.effort));
   wire.set_overlong(ToWire<v1::OverlongPolicy>(options.overlong));

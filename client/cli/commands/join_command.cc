@@ -66,6 +66,11 @@ std::string WhyNotVerified(const v1::PlanBatchRequest& request) {
                         "; leave out --prompt_lengths and --shared_prefixes, or "
                         "manifest.shared_prefixes of --request");
   }
+  if (request.manifest().loads_size() > 0 || request.manifest().kinds_size() > 0) {
+    return "a worker doesn't know the loads and kinds of the others; leave out --loads and "
+           "--kinds, "
+           "or manifest.loads and manifest.kinds of --request";
+  }
   if (request.has_selection()) {
     return "a worker doesn't know what of the others waits; leave out --take, --take_groups and "
            "--take_tokens, or selection of --request";

@@ -34,6 +34,9 @@ Examples:
         --packer best_fit_decreasing
   Long sequences on groups of as many of 64 GPUs as each is worth, 16k tokens a GPU:
     batchplan plan --lengths lengths.txt --dp 64 --dynamic_cp 1,16 --budget 16384
+  Text with images, whose patches are the last column, limited and computed by an encoder before:
+    batchplan plan --lengths images.txt --loads patches --dp 8 --budget 16384 \
+        --limit patches=40000 --load_cost patches=0.2:separate
   Over gRPC, without depending on the server's life, checked, for a program:
     batchplan plan --lengths lengths.txt --dp 8 --budget 16384 \
         --server planner:50051 --fallback --verify --format json

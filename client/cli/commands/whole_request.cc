@@ -77,6 +77,11 @@ absl::StatusOr<v1::PlanBatchRequest> WholeRequest(const v1::JoinBatchRequest& ow
   whole.mutable_manifest()->clear_ages();
   whole.mutable_manifest()->clear_shared_prefixes();
   whole.mutable_manifest()->clear_shared_with();
+  whole.mutable_manifest()->clear_kinds();
+  whole.mutable_manifest()->clear_loads();
+  whole.mutable_manifest()->clear_items();
+  if (whole.cost_model().loads_size() > 0) whole.clear_cost_model();
+  for (v1::Pass& pass : *whole.mutable_passes()) pass.clear_limits();
   whole.mutable_mini_batches()->clear_groups();
   Numbers* lengths = whole.mutable_manifest()->mutable_lengths();
   lengths->Clear();

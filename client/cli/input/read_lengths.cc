@@ -7,10 +7,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 
@@ -26,8 +28,8 @@ std::string Quoted(absl::string_view text) {
   return absl::StrCat("\"", absl::CEscape(text.substr(0, kQuotedBytes)), "\"");
 }
 
-// In the place of a group, for what is behind it.
-constexpr absl::string_view kNoGroup = "-";
+// In the place of a group, for what is behind it; and of items.
+constexpr absl::string_view kNone = "-";
 
 // Appends the number in a column that either all lines have or none, `is_first` being the first;
 // empty: the line has none.
@@ -50,29 +52,76 @@ absl::Status ReadColumn(absl::string_view line, absl::string_view column, absl::
   return absl::OkStatus();
 }
 
-// Takes off the last columns, which say what the line's sequence shares.
-absl::Status ReadShared(absl::string_view line, const LengthColumns& meaning,
-                        std::vector<absl::string_view>& columns, v1::Manifest* manifest) {
-  const size_t shared = meaning.shared();
-  if (columns.size() <= shared) {
+// The number in a load's column, or one of its items.
+absl::StatusOr<double> ReadAmount(absl::string_view line, absl::string_view text,
+                                  const std::string& load) {
+  double amount = 0;
+  if (absl::SimpleAtod(text, &amount)) return amount;
+  return absl::InvalidArgumentError(
+      absl::StrCat(Quoted(line), ": ", Quoted(text), " is not a number of ", Quoted(load)));
+}
+
+// Appends the column of the load at this place.
+absl::Status ReadLoad(absl::string_view line, absl::string_view column, const LoadColumn& load,
+                      int place, v1::Manifest* manifest) {
+  const auto sequence = static_cast<uint32_t>(manifest->lengths_size());
+  if (!load.has_items) {
+    const absl::StatusOr<double> amount = ReadAmount(line, column, load.name);
+    if (!amount.ok()) return amount.status();
+    manifest->mutable_loads(place)->add_values(*amount);
+    return absl::OkStatus();
+  }
+  if (column == kNone) return absl::OkStatus();
+  for (v1::LoadItems& items : *manifest->mutable_items()) {
+    if (items.load() != load.name) continue;
+    for (const absl::string_view item : absl::StrSplit(column, ',')) {
+      const absl::StatusOr<double> amount = ReadAmount(line, item, load.name);
+      if (!amount.ok()) return amount.status();
+      items.add_sequences(sequence);
+      items.add_values(*amount);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// "a prefix and the earlier sequence that it is shared with, a kind, patches".
+std::string LastColumns(const LengthColumns& meaning) {
+  std::vector<std::string> names;
+  if (meaning.has_prefix) {
+    names.emplace_back("a prefix and the earlier sequence that it is shared with");
+  } else if (meaning.has_prompt) {
+    names.emplace_back("the prompt's length");
+  }
+  if (meaning.has_kind) names.emplace_back("a kind");
+  for (const LoadColumn& load : meaning.loads) names.push_back(absl::CEscape(load.name));
+  return absl::StrJoin(names, ", ");
+}
+
+// Takes off the last columns: what the line's sequence shares, its kind and its loads.
+absl::Status ReadLast(absl::string_view line, const LengthColumns& meaning,
+                      std::vector<absl::string_view>& columns, v1::Manifest* manifest) {
+  if (columns.size() <= meaning.last()) {
     return absl::InvalidArgumentError(absl::StrCat(
         Quoted(line), " has ", columns.size(), columns.size() == 1 ? " column" : " columns",
-        meaning.has_prefix
-            ? "; behind the length it must have a prefix and the earlier sequence that it is "
-              "shared with"
-            : "; behind the length it must have the prompt's"));
+        "; behind the length it must have ", LastColumns(meaning)));
   }
   const bool is_first = manifest->lengths_size() == 0;
-  const absl::string_view* last = columns.data() + (columns.size() - shared);
+  const absl::string_view* next = columns.data() + (columns.size() - meaning.last());
   absl::Status read;
-  if (shared > 0) {
-    read = ReadColumn(line, last[0], meaning.has_prefix ? "prefix" : "prompt length", is_first,
+  if (meaning.shared() > 0) {
+    read = ReadColumn(line, *next++, meaning.has_prefix ? "prefix" : "prompt length", is_first,
                       manifest->mutable_shared_prefixes());
   }
-  if (shared > 1) {
-    read.Update(ReadColumn(line, last[1], "sequence", is_first, manifest->mutable_shared_with()));
+  if (meaning.shared() > 1) {
+    read.Update(ReadColumn(line, *next++, "sequence", is_first, manifest->mutable_shared_with()));
   }
-  columns.resize(columns.size() - shared);
+  if (meaning.has_kind) {
+    read.Update(ReadColumn(line, *next++, "kind", is_first, manifest->mutable_kinds()));
+  }
+  for (size_t i = 0; i < meaning.loads.size(); ++i) {
+    read.Update(ReadLoad(line, *next++, meaning.loads[i], static_cast<int>(i), manifest));
+  }
+  columns.resize(columns.size() - meaning.last());
   return read;
 }
 
@@ -81,7 +130,7 @@ absl::Status ReadLine(absl::string_view text, const LengthColumns& meaning,
                       v1::Manifest* manifest) {
   std::vector<absl::string_view> columns =
       absl::StrSplit(text, absl::ByAnyChar(" \t"), absl::SkipEmpty());
-  absl::Status read = ReadShared(text, meaning, columns, manifest);
+  absl::Status read = ReadLast(text, meaning, columns, manifest);
   if (!read.ok()) return read;
   uint32_t length = 0;
   if (!absl::SimpleAtoi(columns[0], &length) || length == 0) {
@@ -90,16 +139,14 @@ absl::Status ReadLine(absl::string_view text, const LengthColumns& meaning,
   }
   if (columns.size() > 3) {
     return absl::InvalidArgumentError(absl::StrCat(
-        Quoted(text), " has ", columns.size() + meaning.shared(),
+        Quoted(text), " has ", columns.size() + meaning.last(),
         " columns; a line is a length, a length and a group, or a length, a group and ",
         meaning.is_age ? "an age" : "a rank",
-        meaning.has_prefix   ? ", and then what it shares and with whom"
-        : meaning.has_prompt ? ", and then the prompt's length"
-                             : ""));
+        meaning.last() > 0 ? absl::StrCat(", and then ", LastColumns(meaning)) : ""));
   }
   const bool is_first = manifest->lengths_size() == 0;
   const bool has_third = columns.size() == 3;
-  const bool grouped = columns.size() > 1 && !(has_third && columns[1] == kNoGroup);
+  const bool grouped = columns.size() > 1 && !(has_third && columns[1] == kNone);
   read =
       ReadColumn(text, grouped ? columns[1] : "", "group", is_first, manifest->mutable_group_ids());
   const absl::string_view last = has_third ? columns[2] : "";
@@ -114,6 +161,10 @@ absl::Status ReadLine(absl::string_view text, const LengthColumns& meaning,
 
 absl::Status ReadLengths(std::istream& stream, const std::string& name,
                          const LengthColumns& columns, v1::Manifest* manifest) {
+  for (const LoadColumn& load : columns.loads) {
+    manifest->add_loads()->set_name(load.name);
+    if (load.has_items) manifest->add_items()->set_load(load.name);
+  }
   std::string line;
   for (int64_t number = 1; std::getline(stream, line); ++number) {
     absl::string_view text = line;

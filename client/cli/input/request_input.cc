@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "client/cli/input/field_flag.h"
 #include "client/cli/input/input_files.h"
+#include "client/cli/input/load_flags.h"
 #include "proto/batchplan/v1/convert.h"
 #include "proto/batchplan/v1/json.h"
 
@@ -240,6 +241,7 @@ std::vector<CLI::Option*> AddRequestFlags(CLI::App* app, v1::PlanBatchRequest* r
             ->type_name("MIN[,MAX]")
             ->group("Training job"));
   }
+  flags.push_back(AddLimitFlag(app, pass)->group(PassGroup().title));
   flags.push_back(
       app->add_option_function<std::string>(
              "--cost",
@@ -328,8 +330,18 @@ void RequestInput::AddTo(CLI::App* app, const std::set<std::string>& without) {
       ->needs(lengths_)
       ->excludes(prompts)
       ->group("Input, one of");
+  app->add_flag(
+         "--kinds", columns_.has_kind,
+         "Behind the columns of --lengths above stands the sequence's kind: 0 of text, others "
+         "as you like")
+      ->needs(lengths_)
+      ->group("Input, one of");
+  AddLoadColumnsFlag(app, &columns_.loads)->needs(lengths_)->group("Input, one of");
   std::vector<CLI::Option*> flags = AddRequestFlags(app, &request_, without);
-  for (CLI::Option* flag : AddExchangeFlags(app, &exchange_)) flags.push_back(flag);
+  for (CLI::Option* flag : AddExchangeFlags(app, &added_costs_)) flags.push_back(flag);
+  flags.push_back(AddLoadCostFlag(app, &added_costs_)
+                      ->excludes(app->get_option("--fitted_cost"))
+                      ->group("Algorithm"));
   if (!without.contains(kBudgetFlag)) {
     budget_ = app->get_option(kBudgetFlag);
     lengths_->needs(budget_);
@@ -356,14 +368,14 @@ void RequestInput::Check() const {
 
 absl::Status RequestInput::Read(bool pipeline) {
   if (!request_path_.empty()) return ReadRequest(request_path_, &request_);
-  if (exchange_.exchange_size() > 0) {
+  if (added_costs_.exchange_size() > 0 || added_costs_.loads_size() > 0) {
     if (!request_.has_cost_model()) {
       v1::Topology topology = request_.topology();
       if (pipeline) topology.set_pipeline_parallel(2);
       *request_.mutable_cost_model() = DefaultCosts(topology);
-      request_.mutable_cost_model()->clear_exchange();
+      if (added_costs_.exchange_size() > 0) request_.mutable_cost_model()->clear_exchange();
     }
-    request_.mutable_cost_model()->MergeFrom(exchange_);
+    request_.mutable_cost_model()->MergeFrom(added_costs_);
   }
   Input input(lengths_path_);
   if (!input.status().ok()) return input.status();

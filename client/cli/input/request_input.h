@@ -39,7 +39,8 @@ class RequestInput {
 
   // The request, complete: reads the named file. InvalidArgument, naming file and line, if it holds
   // something else; NotFound if it can't be opened. The input is read once: call it once. With
-  // `pipeline`, costs that --exchange is added to are those of a pipeline, whatever --pp says.
+  // `pipeline`, costs that --exchange or --load_cost is added to are those of a pipeline, whatever
+  // --pp says.
   absl::Status Read(bool pipeline = false);
 
   const v1::PlanBatchRequest& request() const { return request_; }
@@ -52,8 +53,8 @@ class RequestInput {
   std::string request_path_;
   std::string lengths_path_;
   LengthColumns columns_;
-  // What --exchange and --exchange_overlaps say.
-  v1::CostModel exchange_;
+  // What --exchange, --exchange_overlaps and --load_cost say.
+  v1::CostModel added_costs_;
   v1::PlanBatchRequest request_;
 };
 

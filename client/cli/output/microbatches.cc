@@ -226,7 +226,8 @@ absl::StatusOr<std::vector<std::vector<Microbatch>>> ListPasses(
 double MicrobatchCost(const Microbatch& microbatch, const v1::PassPlan& plan, Layout layout,
                       const v1::CostModel& model) {
   const double exchange = ExchangePerToken(model, microbatch.context_parallel);
-  double cost = model.per_microbatch() + model.per_sequence() * (microbatch.end - microbatch.begin);
+  double cost = model.per_microbatch() +
+                model.per_sequence() * (microbatch.end - microbatch.begin) + microbatch.load_cost;
   for (uint32_t i = microbatch.begin; i < microbatch.end; ++i) {
     const uint32_t length = plan.sequence_lengths(static_cast<int>(i));
     const double shared = SharedTokens(plan, i);
@@ -255,7 +256,9 @@ std::vector<RankLoad> SumByRank(const std::vector<Microbatch>& microbatches,
   const bool dynamic = options.topology.dynamic_context.has_value();
   std::vector<RankLoad> ranks(RanksOf(options.topology));
   for (const Microbatch& microbatch : microbatches) {
-    const double cost = MicrobatchCost(microbatch, plan, pass.layout, cost_model);
+    const double cost =
+        std::reduce(microbatch.separate_costs.begin(), microbatch.separate_costs.end(),
+                    MicrobatchCost(microbatch, plan, pass.layout, cost_model));
     const uint32_t size = dynamic ? microbatch.context_parallel : 1;
     for (uint32_t i = 0; i < size; ++i) {
       RankLoad& rank = ranks[microbatch.rank + i];
@@ -286,15 +289,33 @@ StepTimes PredictStepTimes(const std::vector<Microbatch>& microbatches, const v1
       step.push_back(&microbatches[begin]);
     }
     std::ranges::stable_sort(step, {}, &Microbatch::slot);
-    TimedSlotsOf<double> slots;
-    for (size_t m = 0; m < step.size(); ++m) {
-      if (m > 0 && step[m]->slot != step[m - 1]->slot) slots.Close();
-      slots.Add(options.topology.dynamic_context ? step[m]->context_parallel : 1,
-                MicrobatchCost(*step[m], plan, pass.layout, cost_model));
+    // What each micro-batch takes in every phase, and in all of them.
+    std::vector<std::vector<double>> phases(1);
+    std::vector<double> all;
+    all.reserve(step.size());
+    for (const Microbatch* microbatch : step) {
+      phases[0].push_back(MicrobatchCost(*microbatch, plan, pass.layout, cost_model));
+      all.push_back(phases[0].back());
+      size_t phase = 0;
+      for (const auto& costs : {microbatch->separate_costs, microbatch->dealt_costs}) {
+        for (const double cost : costs) {
+          if (++phase == phases.size()) phases.emplace_back();
+          phases[phase].push_back(cost);
+          all.back() += cost;
+        }
+      }
     }
-    slots.Close();
-    times.lockstep += lockstep.Of(slots);
-    times.accumulated += accumulated.Of(slots);
+    const auto slots_of = [&](const std::vector<double>& costs) {
+      TimedSlotsOf<double> slots;
+      for (size_t m = 0; m < step.size(); ++m) {
+        if (m > 0 && step[m]->slot != step[m - 1]->slot) slots.Close();
+        slots.Add(options.topology.dynamic_context ? step[m]->context_parallel : 1, costs[m]);
+      }
+      slots.Close();
+      return slots;
+    };
+    for (const std::vector<double>& phase : phases) times.lockstep += lockstep.Of(slots_of(phase));
+    times.accumulated += accumulated.Of(slots_of(all));
   }
   return times;
 }

@@ -34,6 +34,12 @@ struct Microbatch {
   uint64_t aligned_tokens = 0;
   // After all padding: the row, or n * width.
   uint64_t scheduled_tokens = 0;
+  // What its loads cost each of its ranks (load_costs.h): in one phase with its tokens, and in
+  // phases of their own, those of separate loads and then those of dealt ones. These take as long
+  // on all ranks of the slot.
+  double load_cost = 0;
+  std::vector<double> separate_costs = {};
+  std::vector<double> dealt_costs = {};
 
   uint32_t sequences() const { return end - begin; }
 };
@@ -72,12 +78,12 @@ absl::StatusOr<std::vector<std::vector<Microbatch>>> ListPasses(
 // sequence at the row's width; where sequences share, each from the first token that the row has
 // not yet. Tokens are divided among these ranks; what a sequence and a micro-batch cost by
 // themselves each of them has. On a pipeline that is what all stages take together. Even an empty
-// micro-batch has its fixed cost.
+// micro-batch has its fixed cost. Without the phases of loads.
 double MicrobatchCost(const Microbatch& microbatch, const v1::PassPlan& plan, Layout layout,
                       const v1::CostModel& model);
 
-// One entry a rank (RanksOf), over all mini-batches. Costs are those of MicrobatchCost. `pass`
-// is one of `options`, the one that `plan` is of.
+// One entry a rank (RanksOf), over all mini-batches. Costs are those of MicrobatchCost and of
+// separate loads. `pass` is one of `options`, the one that `plan` is of.
 std::vector<RankLoad> SumByRank(const std::vector<Microbatch>& microbatches,
                                 const v1::PassPlan& plan, const PlanOptions& options,
                                 const PassOptions& pass, const v1::CostModel& cost_model);

@@ -16,6 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "client/cli/output/load_costs.h"
 #include "client/cli/output/microbatches.h"
 #include "client/cli/output/request_summary.h"
 #include "client/cli/output/table.h"
@@ -235,6 +236,23 @@ std::string SharedLine(const v1::PlanMetrics& metrics) {
                       part(metrics.unique_tokens()), " in any plan");
 }
 
+// One row a load: "largest 8,192 of at most 8,192, mean 5,120 a micro-batch, ranks 1.031 (...)".
+void AddLoads(const PassOptions& options, const v1::PlanMetrics& metrics, Table* table) {
+  for (const v1::LoadMetrics& load : metrics.loads()) {
+    const auto limit = std::ranges::find(options.limits, load.load(), &LoadLimit::load);
+    std::string row = absl::StrFormat("largest %.6g", load.largest());
+    if (limit != options.limits.end()) {
+      absl::StrAppendFormat(&row, " of at most %.6g", limit->max_per_microbatch);
+    }
+    absl::StrAppendFormat(&row, ", mean %.6g a micro-batch, rank imbalance %.3f", load.mean(),
+                          load.rank_imbalance());
+    if (load.separate_time() > 0) {
+      absl::StrAppendFormat(&row, ", its phase %.6g of the step time", load.separate_time());
+    }
+    table->AddRow({absl::StrCat("load ", absl::CEscape(load.load())), row});
+  }
+}
+
 void AddMetrics(const PlanOptions& plan_options, const PassOptions& options,
                 const v1::PassPlan& plan, const std::vector<Microbatch>& microbatches,
                 Table* table) {
@@ -270,6 +288,7 @@ void AddMetrics(const PlanOptions& plan_options, const PassOptions& options,
       {"step time", absl::StrFormat("%.6g predicted, %.6g at best, %.6g ideal (cost units)",
                                     metrics.predicted_step_time(), metrics.lower_bound_step_time(),
                                     metrics.ideal_step_time())});
+  AddLoads(options, metrics, table);
   table->AddRow({"step efficiency", Percent(metrics.step_efficiency())});
   AddPipeline(plan_options, options, plan, microbatches, table);
 }
@@ -372,8 +391,13 @@ absl::StatusOr<std::string> FormatPlanTable(const v1::PlanBatchRequest& request,
                                             const PlanOptions& options,
                                             const v1::PlanBatchResponse& response,
                                             const PlanOrigin& origin) {
-  const absl::StatusOr<std::vector<std::vector<Microbatch>>> passes = ListPasses(options, response);
+  absl::StatusOr<std::vector<std::vector<Microbatch>>> passes = ListPasses(options, response);
   if (!passes.ok()) return passes.status();
+  for (int i = 0; i < response.passes_size(); ++i) {
+    absl::Status priced = AddLoadCosts(request.manifest(), response.cost_model_used(),
+                                       response.passes(i), &(*passes)[i]);
+    if (!priced.ok()) return priced;
+  }
   Table header({Justify::kLeft, Justify::kLeft});
   AddHeader(request, response, origin, &header);
   AddExcluded(response, &header);

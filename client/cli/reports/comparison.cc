@@ -161,6 +161,7 @@ absl::Status AddPlan(const Client& client, const v1::PlanBatchRequest& request, 
   *shown->request.add_passes() = std::move(shown_pass);
   // Which sequence is where, is for the page of one plan.
   plan->clear_sequence_index();
+  plan->clear_item_ranks();
   *shown->response.add_passes() = std::move(*plan);
   return absl::OkStatus();
 }

@@ -10,6 +10,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/cli/output/load_costs.h"
 #include "client/cli/output/microbatches.h"
 #include "proto/batchplan/v1/convert.h"
 
@@ -48,11 +49,13 @@ absl::StatusOr<Figures> PlanFigures(const Client& client, const v1::PlanBatchReq
     return absl::InvalidArgumentError(
         absl::StrCat("the plan has ", response->passes_size(), " passes and no pass ", pass));
   }
-  const absl::StatusOr<std::vector<std::vector<Microbatch>>> passes =
-      ListPasses(options, *response);
+  absl::StatusOr<std::vector<std::vector<Microbatch>>> passes = ListPasses(options, *response);
   if (!passes.ok()) return passes.status();
 
   const v1::PassPlan& plan = response->passes(pass);
+  const absl::Status priced =
+      AddLoadCosts(request.manifest(), response->cost_model_used(), plan, &(*passes)[pass]);
+  if (!priced.ok()) return priced;
   Figures figures;
   figures.metrics = plan.metrics();
   figures.step_times = PredictStepTimes((*passes)[pass], plan, options, options.passes[pass],

@@ -32,6 +32,18 @@ void Add(const ManifestArrays& arrays, v1::Manifest* manifest) {
   manifest->mutable_shared_prefixes()->Add(arrays.shared_prefixes.begin(),
                                            arrays.shared_prefixes.end());
   manifest->mutable_shared_with()->Add(arrays.shared_with.begin(), arrays.shared_with.end());
+  manifest->mutable_kinds()->Add(arrays.kinds.begin(), arrays.kinds.end());
+  for (const Load& load : arrays.loads) {
+    v1::Load* entry = manifest->add_loads();
+    entry->set_name(std::string(load.name));
+    entry->mutable_values()->Add(load.values.begin(), load.values.end());
+  }
+  for (const LoadItems& items : arrays.items) {
+    v1::LoadItems* entry = manifest->add_items();
+    entry->set_load(std::string(items.load));
+    entry->mutable_sequences()->Add(items.sequences.begin(), items.sequences.end());
+    entry->mutable_values()->Add(items.values.begin(), items.values.end());
+  }
 }
 
 std::string Bytes(const google::protobuf::Message& message) {
@@ -87,8 +99,15 @@ std::shared_ptr<Planned> DecodePlanBatch(absl::string_view bytes, uint32_t ranks
 
 Joined DecodeJoinBatch(absl::string_view bytes, uint32_t ranks) {
   auto response = ReadBytes<v1::JoinBatchResponse>(bytes);
-  return {.plan = ReadPlanned(std::move(*response.mutable_plan()), ranks),
-          .worker_offsets = {response.worker_offsets().begin(), response.worker_offsets().end()}};
+  Joined joined = {
+      .plan = ReadPlanned(std::move(*response.mutable_plan()), ranks),
+      .worker_offsets = {response.worker_offsets().begin(), response.worker_offsets().end()},
+      .item_sequences = {}};
+  for (const v1::ItemSequences& items : response.item_sequences()) {
+    joined.item_sequences.emplace_back(
+        items.load(), std::vector<uint32_t>(items.sequences().begin(), items.sequences().end()));
+  }
+  return joined;
 }
 
 std::string DecodeReportStep(absl::string_view bytes) {

@@ -8,10 +8,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 #include "client/python/core/planned.h"
+#include "server/planner/request/manifest.h"
 
 namespace batchplan::python {
 
@@ -24,6 +26,9 @@ struct ManifestArrays {
   std::span<const uint32_t> ages;
   std::span<const uint32_t> shared_prefixes;
   std::span<const uint32_t> shared_with;
+  std::span<const uint32_t> kinds;
+  std::vector<Load> loads;
+  std::vector<LoadItems> items;
 };
 
 // Of each pass of a PlanBatchRequest, whether it is laid out as padded rows in place of packed
@@ -40,6 +45,8 @@ struct Joined {
   std::shared_ptr<Planned> plan;
   // Where each worker's part begins in the manifest; one more than there are workers.
   std::vector<uint32_t> worker_offsets;
+  // By dealt load, the sequence of each item of all workers.
+  std::vector<std::pair<std::string, std::vector<uint32_t>>> item_sequences;
 };
 
 // Answers from their bytes, for a plan of `ranks` ranks.

@@ -47,15 +47,37 @@ using NumpyArray = nb::ndarray<nb::numpy, const uint32_t, nb::ndim<1>, nb::c_con
 using SharedPlan = std::shared_ptr<Planned>;
 using Stop = std::stop_source;
 
-// The manifest's arrays, in the order of ManifestArrays.
-using Arrays = std::tuple<Array, Array, Array, Array, Array, Array>;
+using Amounts = Numbers<double>;
+
+// The manifest's arrays, in the order of ManifestArrays: loads as names and values, items as the
+// names of their loads, sequences and values.
+using Arrays = std::tuple<Array, Array, Array, Array, Array, Array, Array,
+                          std::vector<std::tuple<std::string, Amounts>>,
+                          std::vector<std::tuple<std::string, Array, Amounts>>>;
+
+template <typename Number>
+std::span<const Number> View(const Numbers<Number>& array) {
+  return {array.data(), array.size()};
+}
+
+std::vector<Load> View(const std::vector<std::tuple<std::string, Amounts>>& loads) {
+  std::vector<Load> views;
+  views.reserve(loads.size());
+  for (const auto& [name, values] : loads) views.push_back({.name = name, .values = View(values)});
+  return views;
+}
+
+std::vector<LoadItems> View(const std::vector<std::tuple<std::string, Array, Amounts>>& items) {
+  std::vector<LoadItems> views;
+  views.reserve(items.size());
+  for (const auto& [load, sequences, values] : items) {
+    views.push_back({.load = load, .sequences = View(sequences), .values = View(values)});
+  }
+  return views;
+}
 
 ManifestArrays View(const Arrays& arrays) {
-  return std::apply(
-      [](const auto&... each) {
-        return ManifestArrays{std::span<const uint32_t>(each.data(), each.size())...};
-      },
-      arrays);
+  return std::apply([](const auto&... each) { return ManifestArrays{View(each)...}; }, arrays);
 }
 
 // `values` without a copy: the array keeps their owner.
@@ -72,6 +94,16 @@ template <std::vector<uint32_t> PassPlan::*kArray>
 NumpyArray ArrayOf(const SharedPlan& plan, size_t pass) {
   if (pass >= plan->passes().size()) throw nb::index_error("there is no such pass");
   return Viewing(plan->passes()[pass].*kArray, plan);
+}
+
+// The ranks of the items of the dealt loads of a pass, by name.
+nb::list ItemRanksOf(const SharedPlan& plan, size_t pass) {
+  if (pass >= plan->passes().size()) throw nb::index_error("there is no such pass");
+  nb::list loads;
+  for (const LoadRanks& load : plan->passes()[pass].item_ranks) {
+    loads.append(nb::make_tuple(load.load, Viewing(load.ranks, plan)));
+  }
+  return loads;
 }
 
 SharedPlan PlanBatch(const std::string& request_json, const Arrays& arrays, bool watches_signals,
@@ -102,16 +134,17 @@ SharedPlan ReadPlanBatch(const nb::bytes& bytes, uint32_t ranks) {
 }
 
 nb::tuple ReadJoinBatch(const nb::bytes& bytes, uint32_t ranks) {
-  auto offsets = std::make_shared<std::vector<uint32_t>>();
-  SharedPlan plan;
+  auto joined = std::make_shared<Joined>();
   const absl::string_view view = View(bytes);
   {
     const Unlocked unlocked;
-    Joined joined = DecodeJoinBatch(view, ranks);
-    plan = std::move(joined.plan);
-    *offsets = std::move(joined.worker_offsets);
+    *joined = DecodeJoinBatch(view, ranks);
   }
-  return nb::make_tuple(plan, Viewing(*offsets, offsets));
+  nb::list items;
+  for (const auto& [load, sequences] : joined->item_sequences) {
+    items.append(nb::make_tuple(load, Viewing(sequences, joined)));
+  }
+  return nb::make_tuple(joined->plan, Viewing(joined->worker_offsets, joined), items);
 }
 
 nb::bytes WriteReportStep(const std::string& request_json) {
@@ -246,7 +279,8 @@ NB_MODULE(_core, module) {
       .def("row_widths", &ArrayOf<&PassPlan::row_widths>)
       .def("sequence_lengths", &ArrayOf<&PassPlan::sequence_lengths>)
       .def("context_sizes", &ArrayOf<&PassPlan::context_sizes>)
-      .def("shared_tokens", &ArrayOf<&PassPlan::shared_tokens>);
+      .def("shared_tokens", &ArrayOf<&PassPlan::shared_tokens>)
+      .def("item_ranks", &ItemRanksOf);
 
   const auto add = [&module](const char* name, auto function) {
     module.def(name, function, nb::arg("request_json"), nb::arg("arrays").noconvert());

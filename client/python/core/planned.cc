@@ -74,6 +74,7 @@ std::shared_ptr<Planned> ReadPlanned(v1::PlanBatchResponse response, uint32_t ra
     pass.clear_sequence_lengths();
     pass.clear_context_sizes();
     pass.clear_shared_tokens();
+    pass.clear_item_ranks();
   }
   return std::make_shared<Planned>(std::move(plan), ranks, response);
 }

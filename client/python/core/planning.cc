@@ -49,6 +49,9 @@ std::shared_ptr<Planned> MakePlanned(const std::string& request_json, const Mani
   parsed.manifest.ages = arrays.ages;
   parsed.manifest.shared_prefixes = arrays.shared_prefixes;
   parsed.manifest.shared_with = arrays.shared_with;
+  parsed.manifest.kinds = arrays.kinds;
+  parsed.manifest.loads = arrays.loads;
+  parsed.manifest.items = arrays.items;
   const auto start = Clock::now();
   Plan plan = Get(MakePlan(parsed.manifest, parsed.options, stop));
   const auto time = absl::FromChrono(Clock::now() - start);

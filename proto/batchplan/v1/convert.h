@@ -42,6 +42,9 @@ absl::StatusOr<ParsedRequest> ParseRequestWithoutCosts(const v1::PlanBatchReques
 // InvalidArgument if other fields are set beside cost_model.fitted.
 absl::Status CheckFittedStandsAlone(const v1::CostModel& model);
 
+// Views the arrays of `wire`, which must outlive it.
+Manifest ReadManifest(const v1::Manifest& wire);
+
 // What a cost model says of loads.
 std::vector<LoadCost> ReadLoadCosts(const v1::CostModel& wire);
 

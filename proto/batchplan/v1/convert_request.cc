@@ -94,33 +94,6 @@ Selection ReadSelection(const v1::Selection& wire) {
           .max_overtaking = wire.max_overtaking()};
 }
 
-Manifest ReadManifest(const v1::Manifest& wire) {
-  const auto view = [](const auto& array) {
-    return std::span(array.data(), static_cast<size_t>(array.size()));
-  };
-  Manifest manifest = {.lengths = view(wire.lengths()),
-                       .group_ids = view(wire.group_ids()),
-                       .pad_to = wire.pad_to(),
-                       .ranks = view(wire.ranks()),
-                       .ages = view(wire.ages()),
-                       .shared_prefixes = view(wire.shared_prefixes()),
-                       .shared_with = view(wire.shared_with()),
-                       .loads = {},
-                       .items = {},
-                       .kinds = view(wire.kinds())};
-  manifest.loads.reserve(static_cast<size_t>(wire.loads_size()));
-  for (const v1::Load& load : wire.loads()) {
-    manifest.loads.push_back({.name = load.name(), .values = view(load.values())});
-  }
-  manifest.items.reserve(static_cast<size_t>(wire.items_size()));
-  for (const v1::LoadItems& items : wire.items()) {
-    manifest.items.push_back({.load = items.load(),
-                              .sequences = view(items.sequences()),
-                              .values = view(items.values())});
-  }
-  return manifest;
-}
-
 std::vector<ContextExchange> ReadExchange(const v1::CostModel& wire) {
   std::vector<ContextExchange> exchange;
   exchange.reserve(static_cast<size_t>(wire.exchange_size()));
@@ -393,6 +366,33 @@ void SetDefaultExchange(double per_token, v1::CostModel* model) {
     entry->set_up_to_size(exchange.up_to_size);
     entry->set_per_token(exchange.per_token * per_token);
   }
+}
+
+Manifest ReadManifest(const v1::Manifest& wire) {
+  const auto view = [](const auto& array) {
+    return std::span(array.data(), static_cast<size_t>(array.size()));
+  };
+  Manifest manifest = {.lengths = view(wire.lengths()),
+                       .group_ids = view(wire.group_ids()),
+                       .pad_to = wire.pad_to(),
+                       .ranks = view(wire.ranks()),
+                       .ages = view(wire.ages()),
+                       .shared_prefixes = view(wire.shared_prefixes()),
+                       .shared_with = view(wire.shared_with()),
+                       .loads = {},
+                       .items = {},
+                       .kinds = view(wire.kinds())};
+  manifest.loads.reserve(static_cast<size_t>(wire.loads_size()));
+  for (const v1::Load& load : wire.loads()) {
+    manifest.loads.push_back({.name = load.name(), .values = view(load.values())});
+  }
+  manifest.items.reserve(static_cast<size_t>(wire.items_size()));
+  for (const v1::LoadItems& items : wire.items()) {
+    manifest.items.push_back({.load = items.load(),
+                              .sequences = view(items.sequences()),
+                              .values = view(items.values())});
+  }
+  return manifest;
 }
 
 std::vector<LoadCost> ReadLoadCosts(const v1::CostModel& wire) {

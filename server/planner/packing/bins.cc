@@ -11,8 +11,13 @@ size_t MostBins(const PackItems& items, const BinLimits& limits) {
     return std::accumulate(numbers.begin(), numbers.end(), uint64_t{0});
   };
   const uint64_t sequences = items.counts.empty() ? items.size() : sum(items.counts);
-  // Bins in pairs, but for one: each pair has more than a bin's tokens or sequences.
-  const uint64_t pairs = sum(items.lengths) / limits.capacity + sequences / limits.max_sequences;
+  // Bins in pairs, but for one: each pair has more than a bin's tokens, sequences or load.
+  uint64_t pairs = sum(items.lengths) / limits.capacity + sequences / limits.max_sequences;
+  for (const PackLoad& load : items.limited) {
+    const double total = std::accumulate(load.values.begin(), load.values.end(), 0.0);
+    // One more, as sums are rounded.
+    if (total > 0) pairs += static_cast<uint64_t>(total / load.most) + 1;
+  }
   return std::min<uint64_t>(items.size(), 2 * pairs + 1);
 }
 

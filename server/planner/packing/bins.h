@@ -4,7 +4,8 @@
 //   item       what is packed as a whole: a sequence, or several that stay together. Items have no
 //              names but their numbers, 0 .. n - 1, as they stand in the spans given.
 //   length     an item's tokens, aligned; what a bin's capacity limits.
-//   load       what an item adds to the time of its bin, where that matters.
+//   load       what an item adds to the time of its bin, where that matters. A *limited* load is
+//              what a bin may have only so much of, as it may of tokens.
 //   kind       the items of one length (kinds.h); the *demand* for a kind is how many there are.
 //   bin        a micro-batch. Its *room* is what it can still take, its *slack* what it leaves
 //              empty in the end. A bin is *open* once it has an item.
@@ -25,6 +26,13 @@
 
 namespace batchplan {
 
+// A limited load: of each item, and the most of a bin. Values are at least 0 and at most `most`.
+struct PackLoad {
+  std::vector<double> values;
+  // With room for the rounding of sums.
+  double most = 0;
+};
+
 // What is packed, as views of one size. An item is a sequence, or several that stay together.
 struct PackItems {
   std::span<const uint32_t> lengths;
@@ -32,6 +40,8 @@ struct PackItems {
   std::span<const uint32_t> counts = {};
   // What PACKER_KARMARKAR_KARP evens out; empty: the lengths.
   std::span<const uint64_t> loads = {};
+  // At most kMaxLoads.
+  std::span<const PackLoad> limited = {};
 
   size_t size() const { return lengths.size(); }
   uint32_t count(uint32_t item) const { return counts.empty() ? 1 : counts[item]; }
@@ -43,7 +53,7 @@ struct BinLimits {
   uint32_t max_sequences = std::numeric_limits<uint32_t>::max();
 };
 
-// What is left of one bin.
+// What is left of one bin, where no load is limited (LimitedRoom, limited_room.h, where some are).
 struct BinRoom {
   explicit BinRoom(const BinLimits& limits)
       : tokens(limits.capacity), sequences(limits.max_sequences) {}
@@ -63,8 +73,8 @@ struct BinRoom {
 };
 
 // The most bins that a packer may need if it opens one only for an item that no open bin holds. The
-// item that opened a bin overflows every bin before it, in tokens or in sequences, so that any two
-// bins hold more together than one may. O(n).
+// item that opened a bin overflows every bin before it, in tokens, in sequences or in a limited
+// load, so that any two bins hold more together than one may. O(n).
 size_t MostBins(const PackItems& items, const BinLimits& limits);
 
 // Bins as one flat array: bin b holds items[offsets[b] .. offsets[b + 1]).

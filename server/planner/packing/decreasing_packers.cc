@@ -15,6 +15,9 @@
 namespace batchplan {
 namespace {
 
+// Whether items of one length are as good as each other.
+bool AreAlike(const PackItems& items) { return items.counts.empty() && items.limited.empty(); }
+
 // Bins being filled by a packer that places single sequences in decreasing order, each into the
 // bin that its rule prefers, the lowest-numbered of equals. Such a packer goes through items of one
 // length by filling one bin after the other, and bins that were alike stay alike: neighbours with
@@ -210,7 +213,7 @@ class LowestRun {
 }  // namespace
 
 Bins PackFirstFitDecreasing(const PackItems& items, const BinLimits& limits) {
-  if (!items.counts.empty()) return PackFirstFit(DecreasingOrder(items.lengths), items, limits);
+  if (!AreAlike(items)) return PackFirstFit(DecreasingOrder(items.lengths), items, limits);
   return PackFirstFitDecreasing(SortDecreasing(items.lengths), limits, MostBins(items, limits));
 }
 
@@ -310,7 +313,7 @@ class FullestRun {
 }  // namespace
 
 Bins PackBestFitDecreasing(const PackItems& items, const BinLimits& limits) {
-  if (!items.counts.empty()) return PackBestFit(DecreasingOrder(items.lengths), items, limits);
+  if (!AreAlike(items)) return PackBestFit(DecreasingOrder(items.lengths), items, limits);
   return PackByRuns<FullestRun>(SortDecreasing(items.lengths), limits, MostBins(items, limits));
 }
 

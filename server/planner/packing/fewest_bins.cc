@@ -13,6 +13,8 @@
 #include "server/planner/packing/bin_search.h"
 #include "server/planner/packing/column_generation.h"
 #include "server/planner/packing/kinds.h"
+#include "server/planner/packing/limited_packers.h"
+#include "server/planner/packing/limited_room.h"
 #include "server/planner/packing/lower_bounds.h"
 #include "server/planner/packing/packer.h"
 
@@ -166,12 +168,25 @@ constexpr uint64_t kLeastSlackStepsPerItem = 16;
 constexpr uint64_t kFewSlackSteps = 16;
 // Beyond, bin completion rarely comes to an end.
 constexpr size_t kMostForCompletion = 256;
+// Beyond, items with limited loads are packed in one more order, by first fit.
+constexpr size_t kMostForOrders = 16384;
 
 bool KeepsSequences(const Bins& bins, const PackItems& items, const BinLimits& limits) {
   for (size_t bin = 0; bin < bins.size(); ++bin) {
     uint64_t sequences = 0;
     for (uint32_t item : bins[bin]) sequences += items.count(item);
     if (sequences > limits.max_sequences) return false;
+  }
+  return true;
+}
+
+bool KeepsLoads(const Bins& bins, const PackItems& items, const BinLimits& limits) {
+  for (size_t bin = 0; bin < bins.size(); ++bin) {
+    LimitedRoom room(items, limits);
+    for (uint32_t item : bins[bin]) {
+      if (!room.Holds(items, item)) return false;
+      room.Take(items, item);
+    }
   }
   return true;
 }
@@ -191,6 +206,10 @@ class Incumbent {
     if (!bins_of_kinds || bins_of_kinds->size() >= best_.size()) return;
     Bins bins = ItemsInBins(*bins_of_kinds, items_.lengths);
     if (!KeepsSequences(bins, items_, limits_)) return;
+    if (!items_.limited.empty() && !KeepsLoads(bins, items_, limits_)) {
+      loads_bind_ = true;
+      return;
+    }
     Offer(std::move(bins));
     bins_of_kinds_ = bins_of_kinds;
   }
@@ -207,8 +226,9 @@ class Incumbent {
   const Allowance& allowance() const { return allowance_; }
   // Whether no better packing is wanted, from whatever source.
   bool IsOver() const { return size() <= target() || allowance_.stop_requested(); }
-  // Whether none is to be searched for.
-  bool Done() const { return IsOver() || allowance_.spent(); }
+  // Whether none is to be searched for by lengths alone: where one such packing has broken a limit
+  // on loads, others will.
+  bool Done() const { return IsOver() || allowance_.spent() || loads_bind_; }
   FewestBins Take() && { return {.bins = std::move(best_), .bound = bound_}; }
 
  private:
@@ -220,7 +240,49 @@ class Incumbent {
   Bins best_;
   std::optional<Bins> bins_of_kinds_;
   uint64_t bound_ = 0;
+  bool loads_bind_ = false;
 };
+
+// BinRoom or LimitedRoom as SearchBins wants it.
+template <typename Room>
+class ItemRoom {
+ public:
+  ItemRoom(const PackItems& items, const Room& empty) : items_(&items), left_(empty) {}
+  bool Holds(uint32_t item) const { return left_.Holds(*items_, item); }
+  void Take(uint32_t item) { left_.Take(*items_, item); }
+  friend bool operator==(const ItemRoom&, const ItemRoom&) = default;
+
+ private:
+  const PackItems* items_;
+  Room left_;
+};
+
+// For items with limited loads: in other orders than by length.
+void PackInOtherOrders(const PackItems& items, const BinLimits& limits, Incumbent& incumbent) {
+  for (const std::vector<uint32_t>& order : LimitedOrders(items, limits)) {
+    incumbent.Offer(PackFirstFit(order, items, limits));
+    if (incumbent.IsOver() || items.size() > kMostForOrders) return;
+    incumbent.Offer(PackBestFit(order, items, limits));
+    if (incumbent.IsOver()) return;
+  }
+}
+
+// For a few items with limited loads: ever fewer bins, until it is certain that there are no fewer.
+void SearchLimited(const PackItems& items, const BinLimits& limits, Incumbent& incumbent) {
+  if (items.size() > kMaxSearchedItems) return;
+  const std::vector<uint32_t> order = ByLargestPart(items, limits);
+  SearchSteps search(incumbent.allowance(), kMaxSearchSteps, kTicksASearchStep);
+  while (!incumbent.IsOver() && search.left > 0) {
+    const size_t bins = incumbent.size() - 1;
+    std::optional<Bins> found =
+        SearchBins(order, bins, ItemRoom(items, LimitedRoom(items, limits)), search.left);
+    if (found) {
+      incumbent.Offer(*std::move(found));
+    } else if (search.left > 0) {
+      incumbent.RaiseBound(bins + 1);
+    }
+  }
+}
 
 void SearchFewer(const PackItems& items, uint32_t capacity, const StepLimits& most,
                  Incumbent& incumbent) {
@@ -277,10 +339,12 @@ FewestBins PackWithin(const PackItems& items, const BinLimits& limits, uint64_t 
     incumbent.Offer(Pack(packer, items, limits, 0));
     if (incumbent.IsOver()) return std::move(incumbent).Take();
   }
+  if (!items.limited.empty()) PackInOtherOrders(items, limits, incumbent);
   for (const StepLimits& most : efforts) {
     if (incumbent.Done()) break;
     SearchFewer(items, limits.capacity, most, incumbent);
   }
+  if (!items.limited.empty() && efforts.size() > 0) SearchLimited(items, limits, incumbent);
   return std::move(incumbent).Take();
 }
 
@@ -305,23 +369,6 @@ FewestBins PackFewBriefly(const PackItems& items, const BinLimits& limits, uint6
   return PackWithin(items, limits, enough, {kBrief}, allowance);
 }
 
-namespace {
-
-// BinRoom as SearchBins wants it.
-class Room {
- public:
-  Room(const PackItems& items, const BinLimits& limits) : items_(&items), left_(limits) {}
-  bool Holds(uint32_t item) const { return left_.Holds(*items_, item); }
-  void Take(uint32_t item) { left_.Take(*items_, item); }
-  friend bool operator==(const Room&, const Room&) = default;
-
- private:
-  const PackItems* items_;
-  BinRoom left_;
-};
-
-}  // namespace
-
 std::optional<Bins> PackInto(const PackItems& items, const BinLimits& limits, size_t bins,
                              Effort effort, const Allowance& allowance) {
   const bool is_fast = effort == Effort::kFast;
@@ -329,9 +376,11 @@ std::optional<Bins> PackInto(const PackItems& items, const BinLimits& limits, si
                               : PackFewBriefly(items, limits, bins, allowance);
   if (fewest.bins.size() <= bins) return std::move(fewest.bins);
   if (is_fast || fewest.bound > bins || allowance.stop_requested()) return std::nullopt;
-  if (items.size() > kMaxSearchedItems) return std::nullopt;
+  // Where loads are limited, that search has been made.
+  if (items.size() > kMaxSearchedItems || !items.limited.empty()) return std::nullopt;
   SearchSteps search(allowance, kMaxSearchSteps, kTicksASearchStep);
-  return SearchBins(DecreasingOrder(items.lengths), bins, Room(items, limits), search.left);
+  return SearchBins(DecreasingOrder(items.lengths), bins, ItemRoom(items, BinRoom(limits)),
+                    search.left);
 }
 
 }  // namespace batchplan

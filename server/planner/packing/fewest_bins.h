@@ -29,8 +29,10 @@ struct FewestBins {
 // - column generation, for up to some hundred different lengths;
 // - column generation again and again for the worst bins of a packing that is too large for it.
 //
-// The searches ignore the limit on sequences. If it matters, what they find counts only if it keeps
-// the limit.
+// The searches ignore the limit on sequences, and limited loads. If one matters, what they find
+// counts only if it keeps the limit. Where loads are limited, first fit and best fit are tried in
+// other orders too (LimitedOrders) and, by efforts other than kFast, an exhaustive search of
+// bounded length for some dozen items; the searches end with the first packing that breaks a limit.
 //
 // kThorough begins with all that kDefault does, so it never finds more bins.
 //
@@ -51,9 +53,9 @@ FewestBins PackFewBriefly(const PackItems& items, const BinLimits& limits, uint6
 
 // A packing into at most `bins` bins, or nothing if none is found: PackFewBriefly, so in some 10 to
 // 20 ms at most for up to some thousands of items, then, for up to some dozen items, an exhaustive
-// search of bounded length that knows the limit on sequences too. With kFast only the greedy
-// packers are asked, which is too little where a request fails for want of a packing. Once the
-// allowance is spent or a stop requested it ends soon, most often with nothing.
+// search of bounded length that knows the limits on sequences and loads too. With kFast only the
+// greedy packers are asked, which is too little where a request fails for want of a packing. Once
+// the allowance is spent or a stop requested it ends soon, most often with nothing.
 std::optional<Bins> PackInto(const PackItems& items, const BinLimits& limits, size_t bins,
                              Effort effort, const Allowance& allowance = {});
 

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "server/planner/packing/limited_packers.h"
+#include "server/planner/packing/limited_room.h"
 #include "server/planner/packing/lower_bounds.h"
 #include "server/planner/packing/orders.h"
 #include "server/planner/packing/packer.h"
@@ -254,28 +256,12 @@ namespace {
 // Parts with room that are tried for one item before a division is given up.
 constexpr int kMaxMisses = 64;
 
-// Moves the lightest items of overfull parts into others, the heaviest of them first. False if one
-// finds no room; `part_of` is then of no use. `descending` is the order of the loads.
-bool Repair(const PackItems& items, std::span<const uint64_t> loads,
-            std::span<const uint32_t> descending, const BinLimits& limits, uint32_t parts,
-            std::vector<uint32_t>& part_of) {
-  // Keeping the heaviest items that fit leaves the lightest ones over.
-  std::vector<BinRoom> rooms(parts, BinRoom(limits));
-  std::vector<uint64_t> load_of(parts, 0);
-  std::vector<uint32_t> homeless;
-  for (uint32_t item : descending) {
-    const uint32_t part = part_of[item];
-    if (rooms[part].Holds(items, item)) {
-      rooms[part].Take(items, item);
-      load_of[part] += loads[item];
-    } else {
-      homeless.push_back(item);
-    }
-  }
-  if (homeless.empty()) return true;
-
+// Places items that no part has, each in the least loaded part with room. False if one finds none.
+bool PlaceHomeless(const PackItems& items, std::span<const uint64_t> loads,
+                   std::span<const uint32_t> homeless, std::vector<BinRoom> rooms,
+                   std::vector<uint64_t> load_of, std::vector<uint32_t>& part_of) {
   std::set<std::pair<uint64_t, uint32_t>> lightest;  // (load, part)
-  for (uint32_t part = 0; part < parts; ++part) lightest.emplace(load_of[part], part);
+  for (uint32_t part = 0; part < rooms.size(); ++part) lightest.emplace(load_of[part], part);
   for (uint32_t item : homeless) {
     auto found = lightest.begin();
     for (int misses = 0; !rooms[found->second].Holds(items, item);) {
@@ -289,6 +275,63 @@ bool Repair(const PackItems& items, std::span<const uint64_t> loads,
     part_of[item] = part;
   }
   return true;
+}
+
+// Where loads are limited the least loaded parts may lack room for whatever comes: then others, in
+// turn.
+bool PlaceHomeless(const PackItems& items, std::span<const uint64_t> loads,
+                   std::span<const uint32_t> homeless, std::vector<LimitedRoom> rooms,
+                   std::vector<uint64_t> load_of, std::vector<uint32_t>& part_of) {
+  std::set<std::pair<uint64_t, uint32_t>> lightest;  // (load, part)
+  for (uint32_t part = 0; part < rooms.size(); ++part) lightest.emplace(load_of[part], part);
+  LimitedRooms left(items, std::move(rooms));
+  size_t next = 0;
+  for (uint32_t item : homeless) {
+    size_t part = left.size();
+    auto found = lightest.begin();
+    for (int tried = 0; tried <= kMaxMisses && found != lightest.end(); ++tried, ++found) {
+      if (!left[found->second].Holds(items, item)) continue;
+      part = found->second;
+      break;
+    }
+    if (part == left.size()) {
+      part = left.FirstThatHolds(next, item);
+      if (part == left.size()) part = left.FirstThatHolds(0, item);
+      if (part == left.size()) return false;
+      next = part + 1;
+    }
+    const auto number = static_cast<uint32_t>(part);
+    lightest.erase({load_of[part], number});
+    left.Take(part, item);
+    load_of[part] += loads[item];
+    lightest.emplace(load_of[part], number);
+    part_of[item] = number;
+  }
+  return true;
+}
+
+// Moves the lightest items of overfull parts into others, the heaviest of them first. False if one
+// finds no room; `part_of` is then of no use. `descending` is the order of the loads, `empty` a
+// part without items, a BinRoom or LimitedRoom.
+template <typename Room>
+bool Repair(const PackItems& items, std::span<const uint64_t> loads,
+            std::span<const uint32_t> descending, const Room& empty, uint32_t parts,
+            std::vector<uint32_t>& part_of) {
+  // Keeping the heaviest items that fit leaves the lightest ones over.
+  std::vector<Room> rooms(parts, empty);
+  std::vector<uint64_t> load_of(parts, 0);
+  std::vector<uint32_t> homeless;
+  for (uint32_t item : descending) {
+    const uint32_t part = part_of[item];
+    if (rooms[part].Holds(items, item)) {
+      rooms[part].Take(items, item);
+      load_of[part] += loads[item];
+    } else {
+      homeless.push_back(item);
+    }
+  }
+  if (homeless.empty()) return true;
+  return PlaceHomeless(items, loads, homeless, std::move(rooms), std::move(load_of), part_of);
 }
 
 }  // namespace
@@ -311,14 +354,18 @@ Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits, size_t a
   const auto divide = [&](uint64_t parts) -> std::optional<Bins> {
     const auto count = static_cast<uint32_t>(parts);
     std::vector<uint32_t> part_of = KarmarkarKarp(loads, descending, count, allowance);
+    const auto repair = [&](const auto& empty) {
+      return Repair(items, loads, descending, empty, count, part_of);
+    };
     const bool done =
-        allowance.stop_requested() || Repair(items, loads, descending, limits, count, part_of);
+        allowance.stop_requested() ||
+        (items.limited.empty() ? repair(BinRoom(limits)) : repair(LimitedRoom(items, limits)));
     return done ? std::optional(Bins(order, part_of, count)) : std::nullopt;
   };
   // Most often the simplest bounds are met, and then no other is higher.
   const uint64_t simplest = std::min<uint64_t>(
       most, std::max({uint64_t{at_least}, VolumeBound(items.lengths, limits.capacity),
-                      CountBound(items, limits)}));
+                      CountBound(items, limits), LoadVolumeBound(items.limited)}));
   if (std::optional<Bins> bins = divide(simplest)) return *std::move(bins);
   // No bound is higher than what another packing has. With counts that packing may take long.
   const uint64_t enough =

@@ -34,9 +34,10 @@ std::vector<uint32_t> KarmarkarKarpEqual(std::span<const uint64_t> loads, uint32
 
 // A packer: bins of even load instead of as few as can be. Divides the items into k bins of even
 // load. k begins at the lower bound, or at `at_least` if that is more, and is at most the number of
-// items. The bounds by tokens and by counts are tried first, the others only if that many bins do
-// not suffice. The method knows no capacity: the lightest items of an overfull bin move to the
-// least loaded bin with room. If there is none, k grows, by a thirty-second and then by ever more,
+// items. The bounds by tokens, by counts and by the sums of limited loads are tried first, the
+// others only if that many bins do not suffice. The method knows no capacity and no limits: the
+// lightest items of an overfull bin move to the least loaded bin with room, or where loads are
+// limited to any with room. If there is none, k grows, by a thirty-second and then by ever more,
 // and the items are divided anew. O(n log n) a division. Once a stop is requested it ends soon,
 // with bins that are of no use.
 Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits, size_t at_least = 1,

@@ -1,7 +1,9 @@
 #include "server/planner/packing/lower_bounds.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -240,13 +242,71 @@ uint64_t CountBound(const PackItems& items, const BinLimits& limits) {
                   DualFeasibleBound(counts, limits.max_sequences));
 }
 
+namespace {
+
+// A limited load as lengths, which no bin has more of than `capacity` if it keeps the limit. Items
+// without any of it are left out.
+struct LoadLengths {
+  std::vector<uint32_t> lengths;
+  uint32_t capacity = 0;
+};
+
+LoadLengths LengthsOf(const PackLoad& load) {
+  constexpr double kUnits = 1 << 20;
+  constexpr double kMostWhole = 1 << 30;
+  const bool whole =
+      load.most >= 1 && load.most < kMostWhole &&
+      std::ranges::all_of(load.values, [](double value) { return value == std::floor(value); });
+  LoadLengths scaled;
+  scaled.capacity = static_cast<uint32_t>(whole ? load.most : kUnits);
+  scaled.lengths.reserve(load.values.size());
+  for (const double value : load.values) {
+    if (value <= 0) continue;
+    // Rounded down: what a bin within the limit has sums up to the capacity at most.
+    const double length = whole ? value : kUnits * (value / load.most);
+    const auto rounded = std::min(static_cast<uint32_t>(length), scaled.capacity);
+    if (rounded > 0) scaled.lengths.push_back(rounded);
+  }
+  return scaled;
+}
+
+}  // namespace
+
+uint64_t LoadVolumeBound(std::span<const PackLoad> limited) {
+  uint64_t bound = 0;
+  for (const PackLoad& load : limited) {
+    const double sum = std::accumulate(load.values.begin(), load.values.end(), 0.0);
+    if (sum <= 0) continue;
+    // Below the true quotient, however the sum was rounded.
+    const double rounding =
+        static_cast<double>(load.values.size()) * std::numeric_limits<double>::epsilon();
+    bound = std::max(bound, static_cast<uint64_t>(std::ceil(sum / load.most * (1 - rounding))));
+  }
+  return bound;
+}
+
+uint64_t LoadBound(std::span<const PackLoad> limited, uint64_t enough) {
+  uint64_t bound = LoadVolumeBound(limited);
+  for (const PackLoad& load : limited) {
+    if (bound >= enough) break;
+    const LoadLengths scaled = LengthsOf(load);
+    const std::vector<LengthCount> lengths = CountLengths(scaled.lengths);
+    bound = std::max(bound, L2(lengths, scaled.capacity));
+    if (bound >= enough) break;
+    bound = std::max(bound, DualFeasibleBound(lengths, scaled.capacity, enough));
+  }
+  return bound;
+}
+
 uint64_t LowerBoundBins(const PackItems& items, const BinLimits& limits, uint64_t enough) {
-  uint64_t bound = std::max(VolumeBound(items.lengths, limits.capacity), CountBound(items, limits));
+  uint64_t bound = std::max({VolumeBound(items.lengths, limits.capacity), CountBound(items, limits),
+                             LoadVolumeBound(items.limited)});
   if (bound >= enough) return bound;
   const std::vector<LengthCount> lengths = CountLengths(items.lengths);
   bound = std::max(bound, L2(lengths, limits.capacity));
   if (bound >= enough) return bound;
-  return std::max(bound, DualFeasibleBound(lengths, limits.capacity, enough));
+  bound = std::max(bound, DualFeasibleBound(lengths, limits.capacity, enough));
+  return bound >= enough ? bound : std::max(bound, LoadBound(items.limited, enough));
 }
 
 }  // namespace batchplan

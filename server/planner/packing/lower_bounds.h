@@ -25,9 +25,9 @@ constexpr uint64_t CeilDiv(const Number& a, uint64_t b) {
 }
 
 // The best of the bounds below: valid for any packing of the items, as tight as is to be had in
-// milliseconds. The cheapest come first, and the first of `enough` or more is returned: a caller
-// that knows a packing has no use for better ones. O(n) for lengths of no extraordinary range (see
-// CountLengths).
+// milliseconds: by tokens, by sequences and by each limited load. The cheapest come first, and the
+// first of `enough` or more is returned: a caller that knows a packing has no use for better ones.
+// O(n) for lengths of no extraordinary range (see CountLengths).
 uint64_t LowerBoundBins(const PackItems& items, const BinLimits& limits,
                         uint64_t enough = std::numeric_limits<uint64_t>::max());
 
@@ -44,6 +44,14 @@ uint64_t MartelloTothL2(std::span<const uint32_t> lengths, uint32_t capacity);
 // The bins that the limit on sequences needs: ceil(sequences / max_sequences). If items have
 // several sequences, also the bounds by length, with the numbers of sequences as lengths.
 uint64_t CountBound(const PackItems& items, const BinLimits& limits);
+
+// The most bins that a limited load needs for its sum. O(n).
+uint64_t LoadVolumeBound(std::span<const PackLoad> limited);
+
+// The best bound by limited loads alone, each taken as lengths: the values themselves where they
+// are whole numbers, else in units of a millionth of the limit, rounded so that the bound holds.
+uint64_t LoadBound(std::span<const PackLoad> limited,
+                   uint64_t enough = std::numeric_limits<uint64_t>::max());
 
 // The function of C. A. Burdett and E. L. Johnson, "A subadditive approach to solve linear integer
 // programs" (1977), for one period d in 1 .. C: flat for the first C mod d of every d, then of

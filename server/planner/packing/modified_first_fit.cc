@@ -2,11 +2,15 @@
 #include <bit>
 #include <limits>
 #include <optional>
+#include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "server/planner/packing/index_set.h"
 #include "server/planner/packing/kinds.h"
+#include "server/planner/packing/limited_room.h"
+#include "server/planner/packing/maxima.h"
 #include "server/planner/packing/packer.h"
 
 namespace batchplan {
@@ -51,8 +55,48 @@ class CountTree {
   std::vector<uint32_t> least_;
 };
 
+// Finds items that fit a LimitedRoom, by the ranks of Leftovers.
+class FitTree {
+ public:
+  FitTree(std::span<const uint32_t> ascending, const PackItems& items)
+      : size_(ascending.size()),
+        numbers_(2 + items.limited.size(), -std::numeric_limits<double>::infinity()),
+        // What an item needs, below 0: the less the larger.
+        needs_(size_, numbers_) {
+    const std::vector<double> removed = numbers_;
+    for (size_t rank = 0; rank < size_; ++rank) {
+      numbers_[0] = -static_cast<double>(items.lengths[ascending[rank]]);
+      numbers_[1] = -static_cast<double>(items.count(ascending[rank]));
+      for (size_t load = 0; load < items.limited.size(); ++load) {
+        numbers_[2 + load] = -items.limited[load].values[ascending[rank]];
+      }
+      needs_.Set(size_ - 1 - rank, numbers_);
+    }
+    numbers_ = removed;
+  }
+
+  // The last rank before `end` that `room` holds; kNone.
+  size_t LastThatFits(size_t end, const LimitedRoom& room) const {
+    std::vector<double> least(numbers_.size());
+    least[0] = -static_cast<double>(room.tokens());
+    least[1] = -static_cast<double>(room.sequences());
+    for (size_t load = 0; load + 2 < least.size(); ++load) least[2 + load] = -room.left(load);
+    const size_t found = needs_.FirstAtLeast(size_ - end, least);
+    return found < size_ ? size_ - 1 - found : IndexSet::kNone;
+  }
+
+  void Remove(size_t rank) { needs_.Set(size_ - 1 - rank, numbers_); }
+
+ private:
+  size_t size_;
+  std::vector<double> numbers_;  // of an item that is removed
+  Maxima needs_;
+};
+
 // The items not yet packed, ascending by (length, number). An item's place in that order is its
-// rank, so that the small items are one range of ranks, and so on.
+// rank, so that the small items are one range of ranks, and so on. Room is a BinRoom or, where
+// loads are limited, a LimitedRoom.
+template <typename Room>
 class Leftovers {
  public:
   Leftovers(std::vector<uint32_t> ascending, const PackItems& items)
@@ -60,6 +104,10 @@ class Leftovers {
     lengths_.reserve(items_.size());
     for (uint32_t item : items_) lengths_.push_back(items.lengths[item]);
     for (size_t rank = 0; rank < items_.size(); ++rank) left_.Insert(rank);
+    if constexpr (kIsLimited) {
+      fits_.emplace(items_, items);
+      return;
+    }
     if (items.counts.empty()) return;
     std::vector<uint32_t> counts;
     counts.reserve(items_.size());
@@ -85,7 +133,25 @@ class Leftovers {
   }
 
   // The largest item left with a rank in [begin, end) that `room` holds.
-  std::optional<size_t> LargestThatFits(size_t begin, size_t end, const BinRoom& room) const {
+  std::optional<size_t> LargestThatFits(size_t begin, size_t end, const Room& room) const {
+    if constexpr (kIsLimited) {
+      const size_t rank = fits_->LastThatFits(end, room);
+      return rank != IndexSet::kNone && rank >= begin ? std::optional(rank) : std::nullopt;
+    } else {
+      return LargestUpTo(begin, end, room);
+    }
+  }
+
+  void Remove(size_t rank) {
+    left_.Erase(rank);
+    if (counts_) counts_->Remove(rank);
+    if constexpr (kIsLimited) fits_->Remove(rank);
+  }
+
+ private:
+  static constexpr bool kIsLimited = std::is_same_v<Room, LimitedRoom>;
+
+  std::optional<size_t> LargestUpTo(size_t begin, size_t end, const BinRoom& room) const {
     if (room.sequences == 0 || room.tokens == 0) return std::nullopt;
     const size_t last = std::min(end, RankAbove(room.tokens));
     if (last <= begin) return std::nullopt;
@@ -93,22 +159,19 @@ class Leftovers {
     return rank != IndexSet::kNone && rank >= begin ? std::optional(rank) : std::nullopt;
   }
 
-  void Remove(size_t rank) {
-    left_.Erase(rank);
-    if (counts_) counts_->Remove(rank);
-  }
-
- private:
   std::vector<uint32_t> items_;
   std::vector<uint32_t> lengths_;
   IndexSet left_;
   // Where items are of several sequences.
   std::optional<CountTree> counts_;
+  // Where loads are limited.
+  std::optional<FitTree> fits_;
 };
 
 // The bins of the large items.
+template <typename Room>
 struct LargeBins {
-  std::vector<BinRoom> rooms;
+  std::vector<Room> rooms;
   // What is in them, as it was placed.
   std::vector<uint32_t> items;
   std::vector<uint32_t> bin_of;
@@ -121,7 +184,8 @@ struct LargeBins {
   }
 };
 
-Bins PackRest(const Leftovers& left, const PackItems& items, const BinLimits& limits) {
+template <typename Room>
+Bins PackRest(const Leftovers<Room>& left, const PackItems& items, const BinLimits& limits) {
   DecreasingItems rest;
   for (size_t rank = left.size(); rank-- > 0;) {
     if (!left.contains(rank)) continue;
@@ -131,24 +195,25 @@ Bins PackRest(const Leftovers& left, const PackItems& items, const BinLimits& li
     }
     ++rest.lengths.back().count;
   }
-  if (!items.counts.empty()) return PackFirstFit(rest.order, items, limits);
+  if (!items.counts.empty() || !items.limited.empty()) {
+    return PackFirstFit(rest.order, items, limits);
+  }
   return PackFirstFitDecreasing(rest, limits, MostBins(items, limits));
 }
 
-}  // namespace
-
-Bins PackModifiedFirstFitDecreasing(const PackItems& items, const BinLimits& limits) {
+template <typename Room>
+Bins PackModified(const PackItems& items, const BinLimits& limits, const Room& empty) {
   const uint32_t capacity = limits.capacity;
   const std::vector<uint32_t> order = DecreasingOrder(items.lengths);
   const auto first_not_large = std::partition_point(order.begin(), order.end(), [&](uint32_t item) {
     return 2 * uint64_t{items.lengths[item]} > capacity;
   });
-  LargeBins bins;
-  bins.rooms.assign(first_not_large - order.begin(), BinRoom(limits));
+  LargeBins<Room> bins;
+  bins.rooms.assign(first_not_large - order.begin(), empty);
   for (size_t bin = 0; bin < bins.size(); ++bin) bins.Put(items, order[bin], bin);
 
-  Leftovers left(std::vector<uint32_t>(order.rbegin(), std::reverse_iterator(first_not_large)),
-                 items);
+  Leftovers<Room> left(
+      std::vector<uint32_t>(order.rbegin(), std::reverse_iterator(first_not_large)), items);
   const size_t end = left.size();
   const size_t medium = left.RankAbove(capacity / 3);
   const size_t small = left.RankAbove(capacity / 6);
@@ -170,7 +235,7 @@ Bins PackModifiedFirstFitDecreasing(const PackItems& items, const BinLimits& lim
     if (!smallest) break;
     const auto second = left.Smallest(*smallest + 1, medium);
     if (!second) break;
-    BinRoom both = bins.rooms[bin];
+    Room both = bins.rooms[bin];
     if (!both.Holds(items, left.item(*smallest))) continue;
     both.Take(items, left.item(*smallest));
     if (!both.Holds(items, left.item(*second))) continue;
@@ -186,6 +251,13 @@ Bins PackModifiedFirstFitDecreasing(const PackItems& items, const BinLimits& lim
   const Bins rest = PackRest(left, items, limits);
   for (size_t bin = 0; bin < rest.size(); ++bin) packed.Add(rest[bin]);
   return packed;
+}
+
+}  // namespace
+
+Bins PackModifiedFirstFitDecreasing(const PackItems& items, const BinLimits& limits) {
+  return items.limited.empty() ? PackModified(items, limits, BinRoom(limits))
+                               : PackModified(items, limits, LimitedRoom(items, limits));
 }
 
 }  // namespace batchplan

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "server/planner/packing/karmarkar_karp.h"
+#include "server/planner/packing/limited_packers.h"
+#include "server/planner/packing/limited_room.h"
 #include "server/planner/packing/orders.h"
 
 namespace batchplan {
@@ -59,6 +61,7 @@ class RoomTree {
 
 Bins PackFirstFit(std::span<const uint32_t> order, const PackItems& items,
                   const BinLimits& limits) {
+  if (!items.limited.empty()) return LimitedFirstFit(order, items, limits);
   RoomTree tree(std::min(order.size(), MostBins(items, limits)), limits);
   std::vector<uint32_t> bin_of(order.size());
   uint32_t bins = 0;
@@ -122,6 +125,7 @@ class OpenBins {
 }  // namespace
 
 Bins PackBestFit(std::span<const uint32_t> order, const PackItems& items, const BinLimits& limits) {
+  if (!items.limited.empty()) return LimitedBestFit(order, items, limits);
   OpenBins open(items, limits);
   std::vector<uint32_t> bin_of(order.size());
   for (size_t i = 0; i < order.size(); ++i) {
@@ -131,21 +135,32 @@ Bins PackBestFit(std::span<const uint32_t> order, const PackItems& items, const 
   return Bins(order, bin_of, open.size());
 }
 
-Bins PackConcatenative(const PackItems& items, const BinLimits& limits) {
+namespace {
+
+// By the rule of PackConcatenative, into bins that start as `empty`, a BinRoom or LimitedRoom.
+template <typename Room>
+Bins Concatenate(const PackItems& items, const Room& empty) {
   if (items.size() == 0) return Bins();
   std::vector<uint32_t> order(items.size());
   std::iota(order.begin(), order.end(), 0u);
   std::vector<uint32_t> offsets = {0};
-  BinRoom room(limits);
+  Room room = empty;
   for (uint32_t item : order) {
     if (!room.Holds(items, item)) {
       offsets.push_back(item);
-      room = BinRoom(limits);
+      room = empty;
     }
     room.Take(items, item);
   }
   offsets.push_back(static_cast<uint32_t>(items.size()));
   return Bins(std::move(order), std::move(offsets));
+}
+
+}  // namespace
+
+Bins PackConcatenative(const PackItems& items, const BinLimits& limits) {
+  return items.limited.empty() ? Concatenate(items, BinRoom(limits))
+                               : Concatenate(items, LimitedRoom(items, limits));
 }
 
 Bins Pack(Packer packer, const PackItems& items, const BinLimits& limits, uint64_t seed,

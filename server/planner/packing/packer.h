@@ -1,7 +1,9 @@
 // The greedy packers: lengths and a capacity in, bins out.
 //
 // Every packer is deterministic, never overfills a bin, leaves none empty, and places every item.
-// Time O(n log n) for items of one sequence each (see each packer for others), memory O(n).
+// Time O(n log n) for items of one sequence each (see each packer for others), memory O(n). Where
+// loads are limited each keeps to its rule, a bin holding an item if it does in every respect
+// (limited_packers.h); the ratios to the fewest bins are then no more.
 //
 // Searches for as few bins as there can be are in fewest_bins.h.
 
@@ -44,7 +46,7 @@ Bins PackBestFit(std::span<const uint32_t> order, const PackItems& items, const 
 
 // PackFirstFit in decreasing order. O(n) and, for every run of alike bins that a length changes, a
 // logarithm to base 64; n words of memory beside the result, and four for each change. Where items
-// are of several sequences, PackFirstFit itself.
+// are of several sequences or have limited loads, PackFirstFit itself.
 Bins PackFirstFitDecreasing(const PackItems& items, const BinLimits& limits);
 
 // First fit decreasing of items that are sorted already, one sequence each, and need at most
@@ -54,7 +56,7 @@ Bins PackFirstFitDecreasing(const DecreasingItems& items, const BinLimits& limit
 
 // PackBestFit in decreasing order. O(n) and, for every run of alike bins that a length changes, the
 // logarithm of the number of runs whose room holds the same lengths; memory as above. Where items
-// are of several sequences, PackBestFit itself.
+// are of several sequences or have limited loads, PackBestFit itself.
 Bins PackBestFitDecreasing(const PackItems& items, const BinLimits& limits);
 
 // Modified first fit decreasing: long items get the companions that suit them before the rest is

@@ -21,13 +21,14 @@ class LevelSplitter {
         size_(static_cast<uint32_t>(items.size())),
         counts_(items.size() + 1, 0) {
     for (uint32_t i = 0; i < items.size(); ++i) counts_[i + 1] = counts_[i] + items.count(i);
+    if (!items.loads.empty()) reach_ = ReachOfLoads(items);
   }
 
   // The least level at which the items can be split into `runs` runs or fewer, which the limits
   // allow at some level.
   uint64_t LeastLevel(size_t runs, const Allowance& allowance) const {
     uint64_t low = 0;
-    uint64_t high = CostOf(0, size_);
+    uint64_t high = counts_.back() * *std::ranges::max_element(costs_);
     while (low < high && !allowance.stop_requested()) {
       const uint64_t middle = low + (high - low) / 2;
       allowance.Spend(kTicksARun * runs);
@@ -87,12 +88,13 @@ class LevelSplitter {
   uint32_t FurthestEnd(uint32_t begin, uint64_t level) const {
     uint32_t fits = begin;
     uint32_t stride = 1;
-    while (stride <= size_ - fits && Fits(begin, fits + stride, level)) {
+    const uint32_t last = reach_.empty() ? size_ : reach_[begin];
+    while (stride <= last - fits && Fits(begin, fits + stride, level)) {
       fits += stride;
       stride *= 2;
     }
     // No end from `fails` on fits.
-    uint32_t fails = stride <= size_ - fits ? fits + stride : size_ + 1;
+    uint32_t fails = stride <= last - fits ? fits + stride : last + 1;
     while (fits + 1 < fails) {
       const uint32_t middle = fits + (fails - fits) / 2;
       if (Fits(begin, middle, level)) {
@@ -119,6 +121,7 @@ class LevelSplitter {
   const PaddedLimits& limits_;
   const uint32_t size_;
   std::vector<uint64_t> counts_;  // sequences before each position
+  std::vector<uint32_t> reach_;   // as far as limited loads allow; empty: to the end
 };
 
 }  // namespace

@@ -63,7 +63,8 @@ class MovableCuts {
 
  private:
   bool Fits(uint32_t begin, uint32_t end) const {
-    return limits_.Allow(counts_[end] - counts_[begin], items_.widths[end - 1]);
+    return limits_.Allow(counts_[end] - counts_[begin], items_.widths[end - 1]) &&
+           items_.LoadsAllow(begin, end);
   }
   uint64_t CostOf(uint32_t begin, uint32_t end) const {
     return (counts_[end] - counts_[begin]) * costs_[end - 1];

@@ -29,6 +29,9 @@ class RunPaths {
       }
       reach_.push_back(end);
     }
+    if (items.loads.empty()) return;
+    const std::vector<uint32_t> of_loads = ReachOfLoads(items);
+    for (uint32_t i = 0; i < size_; ++i) reach_[i] = std::min(reach_[i], of_loads[i]);
   }
 
   // The cuts of a shortest path. Tokens have the Monge property, runs beyond a limit counted as

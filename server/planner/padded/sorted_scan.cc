@@ -18,7 +18,25 @@ uint64_t PaddedTokens(std::span<const PaddedItems> ranks, uint32_t begin, uint32
   return count * width;
 }
 
+bool LoadsAllow(std::span<const PaddedItems> ranks, uint32_t begin, uint32_t end) {
+  return std::ranges::all_of(
+      ranks, [&](const PaddedItems& items) { return items.LoadsAllow(begin, end); });
+}
+
 }  // namespace
+
+std::vector<uint32_t> ReachOfLoads(const PaddedItems& items) {
+  const auto size = static_cast<uint32_t>(items.size());
+  std::vector<uint32_t> reach;
+  reach.reserve(size);
+  uint32_t end = 1;
+  for (uint32_t begin = 0; begin < size; ++begin) {
+    end = std::max(end, begin + 1);
+    while (end < size && items.LoadsAllow(begin, end + 1)) ++end;
+    reach.push_back(end);
+  }
+  return reach;
+}
 
 Cuts SortedScan(const PaddedItems& items, const PaddedLimits& limits) {
   return SharedSortedScan({&items, 1}, limits);
@@ -28,6 +46,8 @@ Cuts SharedSortedScan(std::span<const PaddedItems> ranks, const PaddedLimits& li
   Cuts cuts = {0};
   std::vector<uint64_t> counts(ranks.size(), 0);
   const auto size = static_cast<uint32_t>(ranks.front().size());
+  const bool limited =
+      std::ranges::any_of(ranks, [](const PaddedItems& items) { return !items.loads.empty(); });
   for (uint32_t position = 0; position < size; ++position) {
     uint32_t width = 0;
     uint64_t most = 0;
@@ -36,7 +56,11 @@ Cuts SharedSortedScan(std::span<const PaddedItems> ranks, const PaddedLimits& li
       most = std::max(most, counts[rank]);
       width = std::max(width, ranks[rank].widths[position]);
     }
-    if (position > cuts.back() && !limits.Allow(most, width)) {
+    const auto fits = [&] {
+      return limits.Allow(most, width) &&
+             (!limited || LoadsAllow(ranks, cuts.back(), position + 1));
+    };
+    if (position > cuts.back() && !fits()) {
       cuts.push_back(position);
       for (size_t rank = 0; rank < ranks.size(); ++rank) counts[rank] = ranks[rank].count(position);
     }

@@ -5,7 +5,8 @@
 // last item. A *split* is the order cut into runs, told by its *cuts*. Of the splits within the
 // limits here are the one with the fewest runs (SortedScan), that with the fewest padded tokens
 // (OptimalSplit), that whose costliest run is cheapest (LevelSplit), and one made better for ranks
-// that meet after every slot (ImproveSlots).
+// that meet after every slot (ImproveSlots). The limits are those on tokens, on sequences and on
+// loads: where a run keeps them, every part of it does.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PADDED_SPLITS_H_
 #define BATCHPLAN_SERVER_PLANNER_PADDED_SPLITS_H_
@@ -16,19 +17,29 @@
 #include <span>
 #include <vector>
 
+#include "server/planner/padded/run_load.h"
 #include "server/planner/request/allowance.h"
 
 namespace batchplan {
 
-// Views of one size.
+// Views of one order.
 struct PaddedItems {
   // Aligned, ascending, at least 1.
   std::span<const uint32_t> widths;
   // Sequences in an item; empty: one each.
   std::span<const uint32_t> counts = {};
+  // The limited loads. Every item fits alone.
+  std::span<const RunLoad> loads = {};
 
   size_t size() const { return widths.size(); }
   uint32_t count(size_t item) const { return counts.empty() ? 1 : counts[item]; }
+  // Whether the loads' limits allow a run.
+  bool LoadsAllow(size_t begin, size_t end) const {
+    for (const RunLoad& load : loads) {
+      if (!load.Allows(begin, end)) return false;
+    }
+    return true;
+  }
 };
 
 struct PaddedLimits {
@@ -47,7 +58,8 @@ using Cuts = std::vector<uint32_t>;
 
 // The greedy split, as NeMo-RL's and ROLL's dynamic batching make it: walks the items by ascending
 // width and closes a run when the next item would break a limit. No
-// split of the sorted order has fewer runs; with one sequence an item, no split at all. O(n).
+// split of the sorted order has fewer runs; with one sequence an item and no limited loads, no
+// split at all. O(n).
 Cuts SortedScan(const PaddedItems& items, const PaddedLimits& limits);
 
 // Splits for ranks that share their runs and widths: run m of every rank is the same positions,
@@ -64,12 +76,16 @@ Cuts HalveRuns(std::span<const PaddedItems> ranks, const Cuts& cuts, size_t runs
 // Looks for the least level at which a scan from the front, as far as limits and level allow, needs
 // no more runs; then halves runs, the costliest first, up to their number.
 //
-// `costs` has, for each item, the cost of one sequence of its width, so costs ascend. A run costs
-// its sequences times the cost at its last item. All sequences together times the widest's cost are
-// below 2^62. Needs SortedScan's number of runs <= runs <= items.size(), runs >= 1. O(n + runs log
-// n log cost). Once a stop is requested it ends soon, with some split.
+// `costs` has, for each item, the cost of one sequence of its width, so costs ascend, but for items
+// that nothing fits beside. A run costs its sequences times the cost at its last item. All
+// sequences together times the highest cost are below 2^62. Needs SortedScan's number of runs <=
+// runs <= items.size(), runs >= 1. O(n + runs log n log cost). Once a stop is requested it ends
+// soon, with some split.
 Cuts LevelSplit(const PaddedItems& items, std::span<const uint64_t> costs,
                 const PaddedLimits& limits, size_t runs, const Allowance& allowance = {});
+
+// The furthest end of a run from each position that limited loads allow. O(n).
+std::vector<uint32_t> ReachOfLoads(const PaddedItems& items);
 
 // The costs of a split's runs.
 std::vector<uint64_t> RunCosts(const PaddedItems& items, std::span<const uint64_t> costs,

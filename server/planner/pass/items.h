@@ -25,13 +25,18 @@ struct Items {
   // Sequences in an item; empty: one each.
   std::vector<uint32_t> counts;
   std::vector<Cost> costs;
+  // Those loads of the pass with a limit that are not dealt. An item that runs alone has as much as
+  // there may be.
+  std::vector<PackLoad> limited = {};
 
   uint32_t size() const { return static_cast<uint32_t>(lengths.size()); }
   // What the items add to the width of their micro-batch.
   std::span<const uint32_t> widths() const {
     return whole_lengths.empty() ? lengths : whole_lengths;
   }
-  PackItems ForPacking() const { return {.lengths = lengths, .counts = counts, .loads = costs}; }
+  PackItems ForPacking() const {
+    return {.lengths = lengths, .counts = counts, .loads = costs, .limited = limited};
+  }
 };
 
 // What goes to one rank whole, a sequence or a group that stays together there. Arrays of one size.

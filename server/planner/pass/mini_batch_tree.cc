@@ -14,6 +14,10 @@ MiniBatchTree::MiniBatchTree(const Pass& pass, std::span<const SequenceIndex> se
   const SharedPrefixes* prefixes = pass.prefixes();
   if (prefixes == nullptr) {
     std::sort(leaves_.begin(), alone);
+    if (pass.groups_keep_microbatch()) {
+      const SequenceLists together = pass.groups().Together({leaves_.begin(), alone});
+      std::copy(together.all().begin(), together.all().end(), leaves_.begin());
+    }
   } else {
     prefixes->Sort({leaves_.begin(), alone});
   }

@@ -18,7 +18,8 @@ namespace batchplan {
 // so share nothing, behind all others. O(n log n).
 class MiniBatchTree {
  public:
-  // Without prefixes every sequence is a tree, by position in the manifest.
+  // Without prefixes every sequence is a tree, by position in the manifest; groups that keep to one
+  // micro-batch stand together.
   MiniBatchTree(const Pass& pass, std::span<const SequenceIndex> sequences);
 
   uint32_t size() const { return static_cast<uint32_t>(leaves_.size()); }

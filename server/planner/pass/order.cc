@@ -157,13 +157,22 @@ std::vector<uint32_t> MicrobatchesInOrder(MicrobatchOrder order, const Placement
   std::vector<uint32_t> position(microbatches.size());
   std::iota(position.begin(), position.end(), 0u);
   if (order == MicrobatchOrder::kAsAssigned) return position;
-  if (placement.same_widths) CostSlotsAlike(placement.slots, costs);
+  if (placement.whole_slots) CostSlotsAlike(placement.slots, costs);
+  // Those before a rank's empty micro-batches change places, or slots before all empty ones.
+  const auto filled_of = [&](size_t begin) {
+    const std::span<const uint32_t> rank = std::span(position).subspan(begin, placement.slots);
+    return std::find_if(rank.begin(), rank.end(),
+                        [&](uint32_t m) { return microbatches[m].empty(); }) -
+           rank.begin();
+  };
+  ptrdiff_t filled_on_all = placement.slots;
+  for (size_t begin = 0; begin < position.size() && placement.whole_slots;
+       begin += placement.slots) {
+    filled_on_all = std::min(filled_on_all, filled_of(begin));
+  }
   for (size_t begin = 0; begin < position.size(); begin += placement.slots) {
-    std::span<uint32_t> rank = std::span(position).subspan(begin, placement.slots);
-    rank = rank.first(std::find_if(rank.begin(), rank.end(),
-                                   [&](uint32_t m) { return microbatches[m].empty(); }) -
-                      rank.begin());
-    SortByCost(order, costs, rank);
+    const ptrdiff_t filled = placement.whole_slots ? filled_on_all : filled_of(begin);
+    SortByCost(order, costs, std::span(position).subspan(begin, static_cast<size_t>(filled)));
   }
   return position;
 }

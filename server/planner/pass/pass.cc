@@ -79,7 +79,10 @@ absl::StatusOr<Pass> Pass::Create(const Manifest& manifest, const PlanOptions& o
   pass.SetRows(options.passes[0].sharding);
   if (absl::Status status = pass.Check(); !status.ok()) return status;
   if (pass.is_joint() && pass.prefixes_ == nullptr) {
-    pass.plain_ = std::make_shared<const Pass>(pass.Plain());
+    pass.plain_ = std::make_shared<const Pass>(pass.Plain(/*with_phases=*/true));
+    if (!std::ranges::all_of(pass.phases_, &LoadPhase::dealt)) {
+      pass.without_phases_ = std::make_shared<const Pass>(pass.Plain(/*with_phases=*/false));
+    }
   }
   return pass;
 }
@@ -123,7 +126,7 @@ void Pass::SetLimits() {
                        .dealt = IsDealt(model, limit.load)});
   }
   for (const LoadCost& cost : model.loads) {
-    if (!cost.has_phase()) continue;
+    if (!HasPhase(cost)) continue;
     phases_.push_back({.load = loads_->NumberOf(cost.load),
                        .per_unit = cost.per_unit / topology_->context_parallel,
                        .dealt = cost.dealt});
@@ -139,18 +142,42 @@ void Pass::SetLimits() {
   above_limits_ = std::make_shared<const std::vector<bool>>(std::move(above));
 }
 
-Pass Pass::Plain() const {
+std::vector<PackLoad> Pass::LimitedOf(const SequenceLists& lists) const {
+  std::vector<PackLoad> limited;
+  for (const LoadBudget& limit : limits_) {
+    if (limit.dealt) continue;
+    PackLoad& load = limited.emplace_back();
+    load.most = limit.most;
+    load.values.reserve(lists.size());
+    // So that an item that fills its micro-batch fits there, however sums are rounded.
+    const double whole = limit.most / kLimitSlack;
+    for (size_t item = 0; item < lists.size(); ++item) {
+      double sum = 0;
+      for (const SequenceIndex sequence : lists[item]) {
+        sum += RunsAlone(sequence) ? whole : loads_->Of(limit.load, sequence);
+      }
+      load.values.push_back(std::min(sum, whole));
+    }
+  }
+  return limited;
+}
+
+bool Pass::HasPhase(const LoadCost& cost) const {
+  return cost.dealt || (cost.separate && synchronization_ == Synchronization::kLockstep);
+}
+
+Pass Pass::Plain(bool with_phases) const {
   Pass plain = *this;
   plain.limits_.clear();
   plain.phases_.clear();
-  plain.load_costs_ = CostsOfLoads(PricesOfLoads(/*phases=*/true, /*dealt=*/false));
+  plain.load_costs_ = CostsOfLoads(PricesOfLoads(with_phases, /*dealt=*/false));
   return plain;
 }
 
 Pass::LoadPrices Pass::PricesOfLoads(bool phases, bool dealt) const {
   LoadPrices prices;
   for (const LoadCost& cost : request_->cost_model.loads) {
-    if (cost.dealt ? !dealt : cost.separate && !phases) continue;
+    if (cost.dealt ? !dealt : HasPhase(cost) && !phases) continue;
     prices.emplace_back(loads_->NumberOf(cost.load), cost.per_unit / topology_->context_parallel);
   }
   return prices;
@@ -246,6 +273,9 @@ Pass Pass::With(Effort effort) const {
   Pass other = *this;
   other.effort_ = effort;
   if (plain_ != nullptr) other.plain_ = std::make_shared<Pass>(plain_->With(effort));
+  if (without_phases_ != nullptr) {
+    other.without_phases_ = std::make_shared<Pass>(without_phases_->With(effort));
+  }
   return other;
 }
 
@@ -254,6 +284,9 @@ Pass Pass::With(const PassOptions& method) const {
   other.options_ = std::make_shared<const PassOptions>(method);
   other.same_widths_ = !some_run_alone_ && SharesWidths(method, method.sharding);
   if (plain_ != nullptr) other.plain_ = std::make_shared<Pass>(plain_->With(method));
+  if (without_phases_ != nullptr) {
+    other.without_phases_ = std::make_shared<Pass>(without_phases_->With(method));
+  }
   return other;
 }
 
@@ -364,6 +397,7 @@ Items Pass::ItemsFrom(SequenceLists lists) const {
       items.counts.push_back(static_cast<uint32_t>(lists[item].size()));
     }
   }
+  if (!limits_.empty()) items.limited = LimitedOf(lists);
   items.sequences = std::move(lists);
   return items;
 }

@@ -43,7 +43,8 @@ struct LoadBudget {
   bool dealt = false;
 };
 
-// A load that is computed in a phase of its own, before the rest of its micro-batch.
+// A load that is computed in a phase of its own, before the rest of its micro-batch, and for which
+// ranks wait: in lockstep, or because it is dealt.
 struct LoadPhase {
   size_t load = 0;
   // In units of the cost model, on each rank of a micro-batch.
@@ -150,7 +151,8 @@ class Pass {
   const Loads& loads() const { return *loads_; }
   std::span<const LoadBudget> limits() const { return limits_; }
   std::span<const LoadPhase> phases() const { return phases_; }
-  // What a sequence costs for its loads that have no phase of their own.
+  // What a sequence costs for its loads that are part of its micro-batch's cost, as they have no
+  // phase, or as phases add up.
   Cost OfLoads(SequenceIndex sequence) const {
     return load_costs_ == nullptr ? 0 : (*load_costs_)[sequence.value()];
   }
@@ -162,11 +164,16 @@ class Pass {
 
   // Whether rows depend on more than the sums of their sequences' tokens and costs, so that
   // rows/solve_rows.h makes them: prefixes, limits or phases.
-  bool is_joint() const { return prefixes_ != nullptr || !limits_.empty() || !phases_.empty(); }
+  bool is_joint() const {
+    return options_->layout == Layout::kPacked &&
+           (prefixes_ != nullptr || !limits_.empty() || !phases_.empty());
+  }
   // Only of such a pass: this one as if it shared nothing and had a budget of tokens alone, phases
   // that are not dealt being part of all costs. Null if Create refuses that, as groups that stay in
   // one micro-batch then take more.
   const Pass* plain() const { return plain_.get(); }
+  // The same where phases cost nothing. Null if that is the same pass.
+  const Pass* without_phases() const { return without_phases_.get(); }
   // Whether a sequence is longer than micro-batches hold, or has more of a load, so that it runs
   // alone.
   bool RunsAlone(SequenceIndex sequence) const {
@@ -235,8 +242,11 @@ class Pass {
        const SharedPrefixes& prefixes, const Loads& loads, size_t mini_batches);
 
   void SetLimits();
-  // This pass without limits, its phases part of all costs.
-  Pass Plain() const;
+  // What items of these sequences have of the loads with a limit that are not dealt.
+  std::vector<PackLoad> LimitedOf(const SequenceLists& lists) const;
+  bool HasPhase(const LoadCost& cost) const;
+  // This pass without limits, its phases part of all costs or of none.
+  Pass Plain(bool with_phases) const;
   // By sequence, for loads with these costs of a unit, each beside the load's number.
   using LoadPrices = std::vector<std::pair<size_t, double>>;
   std::shared_ptr<const std::vector<Cost>> CostsOfLoads(const LoadPrices& prices) const;
@@ -270,6 +280,7 @@ class Pass {
   // By sequence; null if there are none.
   std::shared_ptr<const std::vector<bool>> above_limits_;
   std::shared_ptr<const Pass> plain_;
+  std::shared_ptr<const Pass> without_phases_;
   CountRule counts_;
   std::span<const uint32_t> planned_;
   std::vector<AlignedLengths> aligned_;

@@ -37,9 +37,9 @@ struct Placement {
   std::vector<uint32_t> context_sizes;
   uint32_t slots = 0;
   Proven proven;
-  // Whether all ranks have the same widths and keep them when slots change places. Where sizes
-  // differ, false.
-  bool same_widths = false;
+  // Whether slots change places whole, on all ranks alike: as these have the same widths, or as the
+  // step depends on which micro-batches meet. Where sizes differ, false.
+  bool whole_slots = false;
   // What it was made by (decision.h, or a preset's name), and which numbers of slots were tried in
   // its place as well.
   absl::string_view method = kBalancedMethod;

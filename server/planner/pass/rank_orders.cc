@@ -17,7 +17,7 @@ constexpr uint64_t kMostWorksOfAll = 20'000'000;
 RankOrders::RankOrders(const Pass& pass, const Placement& placement, const Allowance& allowance)
     : placement_(placement),
       allowance_(allowance),
-      together_(pass.synchronization() == Synchronization::kLockstep || placement.same_widths),
+      together_(pass.synchronization() == Synchronization::kLockstep || placement.whole_slots),
       simulator_(*pass.pipeline(), placement.slots, PipelineSimulator::Mode::kTime, allowance) {
   allowance.Spend(simulator_.ticks());
   const std::vector<Cost> unpadded = MicrobatchCosts(pass, placement);
@@ -26,7 +26,7 @@ RankOrders::RankOrders(const Pass& pass, const Placement& placement, const Allow
     return LanesOf(MicrobatchesInOrder(order, placement, unpadded), costs, unpadded);
   };
   best_ = in_order(MicrobatchOrder::kAsAssigned);
-  if (together_ && !placement.same_widths) {
+  if (together_ && !placement.whole_slots) {
     for (const MicrobatchOrder order :
          {MicrobatchOrder::kLargestFirst, MicrobatchOrder::kSmallAtBothEnds}) {
       if (!allowance.Affords(TicksOf(kQuickOrders))) break;

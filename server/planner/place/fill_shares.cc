@@ -12,8 +12,10 @@
 #include "server/planner/padded/rank_splits.h"
 #include "server/planner/padded/splits.h"
 #include "server/planner/pass/order.h"
+#include "server/planner/pass/slot_loads.h"
 #include "server/planner/pass/step_time.h"
 #include "server/planner/place/place.h"
+#include "server/planner/ranks/conflicts.h"
 #include "server/planner/ranks/fill_bins.h"
 #include "server/planner/ranks/fill_ranks.h"
 #include "server/planner/ranks/more_slots.h"
@@ -288,10 +290,19 @@ absl::StatusOr<Placement> FillTrees(const Pass& pass, const SequenceLists& share
       refused = filled.status();
     }
   }
-  if (context.work == PackingWork::kGreedy && !others.empty()) return std::move(others.front());
-  std::vector<Placement> found = SolveTrees(pass, sequences, rank_of, std::move(others), context);
+  if (context.work == PackingWork::kGreedy && !others.empty() &&
+      KeepsLimits(pass, others.front().microbatches, others.front().slots)) {
+    return std::move(others.front());
+  }
+  std::vector<Placement> found =
+      SolveTrees(pass, sequences, rank_of, std::move(others), {}, context);
   if (absl::Status status = CheckStop(context.allowance); !status.ok()) return status;
-  if (found.empty()) return refused.ok() ? FillRanks(pass, shares, context) : refused;
+  if (found.empty()) {
+    if (!refused.ok()) return refused;
+    absl::StatusOr<Placement> filled = FillRanks(pass, shares, context);
+    if (!filled.ok() || KeepsLimits(pass, filled->microbatches, filled->slots)) return filled;
+    return NotWithinLimits(pass, context.where);
+  }
   PutCostliestRowsFirst(pass, found.front());
   return std::move(found.front());
 }
@@ -300,7 +311,7 @@ absl::StatusOr<Placement> FillTrees(const Pass& pass, const SequenceLists& share
 
 absl::StatusOr<Placement> FillShares(const Pass& pass, const SequenceLists& shares,
                                      const SearchContext& context) {
-  if (pass.prefixes() != nullptr) return FillTrees(pass, shares, context);
+  if (pass.is_joint()) return FillTrees(pass, shares, context);
   if (pass.given_ranks().empty()) return FillRanks(pass, shares, context);
   return SharesFiller(pass, shares, context).Run();
 }

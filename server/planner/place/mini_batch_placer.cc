@@ -6,6 +6,7 @@
 #include "server/planner/packing/even_counts.h"
 #include "server/planner/pass/mini_batch_items.h"
 #include "server/planner/pass/order.h"
+#include "server/planner/pass/slot_loads.h"
 #include "server/planner/pass/step_time.h"
 #include "server/planner/place/batch_passes.h"
 #include "server/planner/place/fill_shares.h"
@@ -94,6 +95,13 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
     return PlaceBySharding(*lead_, MiniBatchItems(*lead_, mini_batch),
                            ContextOf(k, lead_->WhereOf(k)));
   }();
+  if (asked.ok() && !KeepsLimits(*lead_, asked->lead().microbatches, asked->lead().slots)) {
+    // Packers do not know what slots deal.
+    absl::StatusOr<Placement> filled =
+        FillShares(*lead_, asked->shares, ContextOf(k, lead_->WhereOf(k)));
+    if (!filled.ok()) return filled.status();
+    asked->lead() = *std::move(filled);
+  }
   if (asked.ok()) asked = Fill(k, *std::move(asked));
   // Here the request names the rank of each sequence.
   if (sharding == Sharding::kStrideSorted) return asked;
@@ -125,9 +133,10 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceTrees(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
   const SearchContext context = ContextOf(k, lead_->WhereOf(k));
   std::vector<Placement> others;
-  if (const Pass* whole = lead_->plain(); whole != nullptr) {
+  for (const Pass* plain : {lead_->plain(), lead_->without_phases()}) {
+    if (plain == nullptr) continue;
     const Allowance::Part part(allowance_, 2 * passes_.size());
-    const MiniBatchPlacer placer({whole}, *whole, seed_, sequences_, allowance_);
+    const MiniBatchPlacer placer({plain}, *plain, seed_, sequences_, allowance_);
     absl::StatusOr<MiniBatchPlacement> placed = placer.Place(k, mini_batch);
     if (absl::IsCancelled(placed.status())) return placed;
     if (placed.ok()) {
@@ -135,10 +144,11 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceTrees(
       others.push_back(std::move(placed->lead()));
     }
   }
-  AddTreePresets(mini_batch, others);
+  if (lead_->prefixes() != nullptr) AddTreePresets(mini_batch, others);
   std::vector<Placement> found = [&] {
     const Allowance::Part part(allowance_, passes_.size());
-    return SolveTrees(*lead_, mini_batch, {}, std::move(others), context);
+    return SolveTrees(*lead_, mini_batch, {}, std::move(others), PresetsWithLoads(k, mini_batch),
+                      context);
   }();
   if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
   for (Placement& placement : found) {
@@ -151,7 +161,38 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceTrees(
     if (filled.ok()) PutCostliestRowsFirst(*lead_, filled->lead());
     return filled;
   }
-  return PlaceBest(k, mini_batch);
+  return lead_->limits().empty() ? PlaceBest(k, mini_batch) : PlaceWithinLimits(k, mini_batch);
+}
+
+// What the presets make of loads, of which plain passes know little.
+std::vector<Placement> MiniBatchPlacer::PresetsWithLoads(
+    size_t k, std::span<const SequenceIndex> mini_batch) const {
+  std::vector<Placement> placements;
+  if (lead_->limits().empty() && lead_->phases().empty()) return placements;
+  if (!TriesReferences(lead_->effort(), mini_batch.size())) return placements;
+  const MiniBatchItems items(*lead_, mini_batch);
+  for (const Pass& reference : references_) {
+    if (allowance_.spent() || allowance_.stop_requested()) break;
+    absl::StatusOr<MiniBatchPlacement> placed =
+        PlaceBySharding(reference, items, ContextOf(k, lead_->WhereOf(k)));
+    if (placed.ok()) placements.push_back(std::move(placed->lead()));
+  }
+  return placements;
+}
+
+// Where no search has found rows within limits of loads: each sequence where it has room.
+absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceWithinLimits(
+    size_t k, std::span<const SequenceIndex> mini_batch) const {
+  PassOptions options = lead_->options();
+  options.sharding = lead_->may_deal_bins() ? Sharding::kDealBins : Sharding::kLpt;
+  const Pass dealt = lead_->With(options);
+  absl::StatusOr<MiniBatchPlacement> placed =
+      PlaceBySharding(dealt, MiniBatchItems(dealt, mini_batch), ContextOf(k, lead_->WhereOf(k)));
+  if (!placed.ok()) return placed;
+  if (!KeepsLimits(*lead_, placed->lead().microbatches, placed->lead().slots)) {
+    return NotWithinLimits(*lead_, lead_->WhereOf(k));
+  }
+  return Fill(k, *std::move(placed));
 }
 
 // The best that BestBalanced finds, or where presets may come to other placements than those that

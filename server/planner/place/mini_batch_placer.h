@@ -69,6 +69,10 @@ class MiniBatchPlacer {
                                                   std::span<const SequenceIndex> mini_batch) const;
   void AddTreePresets(std::span<const SequenceIndex> mini_batch,
                       std::vector<Placement>& placements) const;
+  std::vector<Placement> PresetsWithLoads(size_t k,
+                                          std::span<const SequenceIndex> mini_batch) const;
+  absl::StatusOr<MiniBatchPlacement> PlaceWithinLimits(
+      size_t k, std::span<const SequenceIndex> mini_batch) const;
   // Where sequences share: the best of what shares in rows made for it and of what others happen to
   // share.
   absl::StatusOr<MiniBatchPlacement> PlaceTrees(size_t k,

@@ -85,7 +85,7 @@ MiniBatchBounds BoundsOfShares(const Pass& pass, const MiniBatchItems& mini_batc
         most_needed,
         pass.options().layout == Layout::kPacked
             ? LeastPacked(own.ForPacking(), pass.bin_limits(), 1, pass.counts(), placement.slots)
-            : DraftPadded(pass, SortedItems(pass.ItemsFrom(SequenceLists::Singles(shares[rank])))));
+            : FewestPadded(pass, pass.ItemsFrom(SequenceLists::Singles(shares[rank]))));
     busiest = std::max(busiest, std::accumulate(own.costs.begin(), own.costs.end(), Cost{0}));
     all.lengths.insert(all.lengths.end(), own.lengths.begin(), own.lengths.end());
     all.counts.insert(all.counts.end(), own.counts.begin(), own.counts.end());
@@ -139,6 +139,42 @@ MiniBatchBounds BoundsOfGroups(const Pass& pass, std::span<const SequenceIndex> 
           .step_time = ContextBound(*problem)};
 }
 
+// What phases take beside the rest of micro-batches. Each is bounded as a batch of its own, as a
+// slot's time is the sum of what its phases take. A dealt load takes the mean rank, and its largest
+// item.
+Cost PhasesBound(const Pass& pass, const Items& items, const Allowance& allowance) {
+  Cost bound = 0;
+  for (const LoadPhase& phase : pass.phases()) {
+    const auto cost_of = [&](double value) {
+      return static_cast<Cost>(pass.cost().FromUnits(phase.per_unit * value));
+    };
+    if (phase.dealt) {
+      double sum = 0;
+      double largest = 0;
+      for (const SequenceIndex sequence : items.sequences.all()) {
+        for (const double item : pass.loads().ItemsOf(phase.load, sequence)) {
+          sum += item;
+          largest = std::max(largest, item);
+        }
+      }
+      bound += std::max(cost_of(sum / pass.ranks()), cost_of(largest));
+      continue;
+    }
+    std::vector<Cost> costs;
+    costs.reserve(items.size());
+    for (uint32_t item = 0; item < items.size(); ++item) {
+      double sum = 0;
+      for (const SequenceIndex sequence : items.sequences[item]) {
+        sum += pass.loads().Of(phase.load, sequence);
+      }
+      costs.push_back(cost_of(sum));
+    }
+    const PackItems of_phase = {.lengths = items.lengths, .counts = items.counts, .loads = costs};
+    bound += LockstepBound(of_phase, LimitsOf(pass), pass.ranks(), allowance);
+  }
+  return bound;
+}
+
 // Without the fixed costs.
 Cost SequencesBound(const Pass& pass, const MiniBatchItems& mini_batch, Cost lockstep_proven,
                     const Allowance& allowance) {
@@ -163,8 +199,8 @@ Cost SequencesBound(const Pass& pass, const MiniBatchItems& mini_batch, Cost loc
 
 uint64_t FewestPaddedPerRank(const Pass& pass, std::span<const SequenceIndex> mini_batch) {
   // Of sequences alone: with groups that stay together there can only be more.
-  const SortedItems items(pass.ItemsFrom(SequenceLists::Singles(mini_batch)));
-  return PerRank(DraftPadded(pass, items), pass.ranks(), pass.counts());
+  const Items items = pass.ItemsFrom(SequenceLists::Singles(mini_batch));
+  return PerRank(FewestPadded(pass, items), pass.ranks(), pass.counts());
 }
 
 }  // namespace
@@ -200,7 +236,7 @@ MiniBatchBounds BoundsOf(const Pass& pass, std::span<const SequenceIndex> mini_b
                               ? PerRank(proven.microbatches, pass.ranks(), pass.counts())
                               : FewestMicrobatchesPerRank(pass, items, placement.slots);
   const Cost work = SequencesBound(pass, items, proven.lockstep_time, allowance) +
-                    pass.cost().OfMicrobatch() * fewest;
+                    PhasesBound(pass, items.get(), allowance) + pass.cost().OfMicrobatch() * fewest;
   return {.slots = fewest, .ideal_slots = fewest, .step_time = StepBound(pass, items, work)};
 }
 

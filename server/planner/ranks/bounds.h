@@ -20,8 +20,8 @@ namespace batchplan {
 
 // The fewest micro-batches on each rank of any plan, where all ranks have equally many and the
 // pass's count rule holds. In the packed layout from the lower bounds of bin packing; in the padded
-// layout from the fewest runs of the sorted order, which nothing beats. `possible` is a number that
-// is known to suffice; no bound above it is looked for. O(n log n).
+// layout from FewestPadded (fill_bins.h). `possible` is a number that is known to suffice; no bound
+// above it is looked for. O(n log n).
 //
 // The first is for a mini-batch, the second for the items of a packed one. For groups of one size.
 uint64_t FewestMicrobatchesPerRank(const Pass& pass, const MiniBatchItems& mini_batch,

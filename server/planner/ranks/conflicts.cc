@@ -19,6 +19,10 @@ std::string Limits(const Pass& pass) {
   if (options.max_sequences_per_microbatch > 0) {
     absl::StrAppend(&text, ", max_sequences_per_microbatch ", options.max_sequences_per_microbatch);
   }
+  for (const LoadLimit& limit : options.limits) {
+    absl::StrAppend(&text, ", max_per_microbatch ", limit.max_per_microbatch, " of load ",
+                    QuotedLoad(limit.load));
+  }
   absl::StrAppend(&text, ", min_microbatches ", options.min_microbatches,
                   ", microbatch_count_multiple ", options.microbatch_count_multiple);
   if (pass.counts().multiple != options.microbatch_count_multiple) {
@@ -90,6 +94,12 @@ absl::Status GroupsDontDivide(const Pass& pass, size_t groups, uint64_t sequence
       where, " has ", Count(groups, true),
       " that stay on one rank, and no way was found to give each rank of data_parallel ",
       pass.ranks(), " ", share, ", but ", AskedAs(pass.options().sequence_counts)));
+}
+
+absl::Status NotWithinLimits(const Pass& pass, absl::string_view where) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      where, ": no micro-batches were found on data_parallel ", pass.ranks(), " ranks within ",
+      Limits(pass), "; raise limits, or set allow_empty_microbatches"));
 }
 
 absl::Status NothingOnRank(const Pass& pass, size_t rank, absl::string_view where) {

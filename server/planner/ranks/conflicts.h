@@ -44,6 +44,9 @@ absl::Status GroupsDontDivide(const Pass& pass, size_t groups, uint64_t sequence
                               absl::string_view where);
 
 // The manifest gives rank `rank` no sequence, which may have no empty micro-batches.
+// No micro-batches were found that keep the limits on loads.
+absl::Status NotWithinLimits(const Pass& pass, absl::string_view where);
+
 absl::Status NothingOnRank(const Pass& pass, size_t rank, absl::string_view where);
 
 // The manifest gives rank 0 `of_first` sequences and rank `rank` `of_rank`, but equal counts are

@@ -1,6 +1,7 @@
 #include "server/planner/ranks/fill_bins.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <queue>
 #include <span>
@@ -11,6 +12,8 @@
 #include "server/planner/packing/bin_search.h"
 #include "server/planner/packing/fewest_bins.h"
 #include "server/planner/packing/karmarkar_karp.h"
+#include "server/planner/packing/limited_room.h"
+#include "server/planner/packing/lower_bounds.h"
 #include "server/planner/packing/packer.h"
 #include "server/planner/padded/splits.h"
 
@@ -44,14 +47,16 @@ void SortByDescendingCost(std::vector<uint32_t>& chosen, const Items& items) {
 }
 
 // Spreads `chosen`, costliest first, each to the cheapest of `count` bins that has room; nothing if
-// an item finds none. No bin stays empty: an empty one is cheaper than any other.
+// an item finds none. No bin stays empty: an empty one is cheaper than any other. They start as
+// `room`, a BinRoom or LimitedRoom.
+template <typename Room>
 std::optional<Bins> Spread(const std::vector<uint32_t>& chosen, size_t count, const Items& items,
-                           const BinLimits& limits) {
+                           const Room& room) {
   const PackItems packing = items.ForPacking();
   using Entry = std::tuple<Cost, uint32_t, uint32_t>;  // cost, items, bin
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> cheapest;
   for (uint32_t bin = 0; bin < count; ++bin) cheapest.emplace(0, 0, bin);
-  std::vector<BinRoom> rooms(count, BinRoom(limits));
+  std::vector<Room> rooms(count, room);
   std::vector<uint32_t> bin_of(chosen.size());
   std::vector<Entry> full;
   for (size_t i = 0; i < chosen.size(); ++i) {
@@ -81,19 +86,31 @@ class PaddedRoom {
       : items_(&items), limits_(&limits) {}
 
   bool Holds(uint32_t item) const {
-    return limits_->Allow(count_ + items_->count(item), std::max(width_, items_->widths[item]));
+    if (!limits_->Allow(count_ + items_->count(item), std::max(width_, items_->widths[item]))) {
+      return false;
+    }
+    for (size_t load = 0; load < items_->loads.size(); ++load) {
+      if (loads_[load] + LoadOf(load, item) > items_->loads[load].most()) return false;
+    }
+    return true;
   }
   void Take(uint32_t item) {
     count_ += items_->count(item);
     width_ = std::max(width_, items_->widths[item]);
+    for (size_t load = 0; load < items_->loads.size(); ++load) loads_[load] += LoadOf(load, item);
   }
   friend bool operator==(const PaddedRoom&, const PaddedRoom&) = default;
 
  private:
+  double LoadOf(size_t load, uint32_t item) const {
+    return items_->loads[load].Of(item, item + size_t{1});
+  }
+
   const PaddedItems* items_;
   const PaddedLimits* limits_;
   uint64_t count_ = 0;
   uint32_t width_ = 0;
+  std::array<double, kMaxLoads> loads_ = {};
 };
 
 }  // namespace
@@ -124,11 +141,20 @@ std::optional<Bins> SettlePacked(const Pass& pass, const Items& items, const Bin
 
 SortedItems::SortedItems(const Items& items) : order_(items.size()) {
   std::iota(order_.begin(), order_.end(), 0u);
+  const std::span<const uint32_t> rooms = items.lengths;
   const std::span<const uint32_t> widths = items.widths();
-  std::stable_sort(order_.begin(), order_.end(),
-                   [&](uint32_t a, uint32_t b) { return widths[a] < widths[b]; });
+  std::stable_sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) {
+    return std::pair(rooms[a], widths[a]) < std::pair(rooms[b], widths[b]);
+  });
   widths_.reserve(order_.size());
   for (uint32_t item : order_) widths_.push_back(items.lengths[item]);
+  std::vector<double> values;
+  loads_.reserve(items.limited.size());
+  for (const PackLoad& load : items.limited) {
+    values.clear();
+    for (uint32_t item : order_) values.push_back(load.values[item]);
+    loads_.emplace_back(values, load.most);
+  }
   if (items.counts.empty()) return;
   counts_.reserve(order_.size());
   for (uint32_t item : order_) counts_.push_back(items.counts[item]);
@@ -157,6 +183,14 @@ size_t DraftPadded(const Pass& pass, const SortedItems& items) {
   return SortedScan(items.view(), pass.padded_limits()).size() - 1;
 }
 
+size_t FewestPadded(const Pass& pass, const Items& items) {
+  const SortedItems sorted(items);
+  PaddedItems view = sorted.view();
+  view.loads = {};
+  const size_t runs = SortedScan(view, pass.padded_limits()).size() - 1;
+  return std::max<size_t>(runs, LoadBound(items.limited));
+}
+
 std::optional<Bins> SettlePadded(const Pass& pass, const Items& items, const SortedItems& sorted,
                                  size_t count, const Allowance& allowance) {
   const PaddedItems view = sorted.view();
@@ -166,8 +200,9 @@ std::optional<Bins> SettlePadded(const Pass& pass, const Items& items, const Sor
                              ? OptimalSplit(view, pass.padded_limits(), count, allowance)
                              : HalveRuns({&view, 1}, cuts, count));
   }
-  // Of single sequences no split has fewer.
-  if (view.counts.empty() || sorted.size() > kMaxSearchedItems) return std::nullopt;
+  // Of single sequences without limited loads no split has fewer.
+  const bool may_have_fewer = !view.counts.empty() || !view.loads.empty();
+  if (!may_have_fewer || sorted.size() > kMaxSearchedItems) return std::nullopt;
   // The widest first: what is left is ever easier to place.
   std::vector<uint32_t> order(sorted.size());
   std::iota(order.rbegin(), order.rend(), 0u);
@@ -193,7 +228,10 @@ Bins SplitToCount(const Bins& bins, size_t target, size_t group, const Items& it
     chosen.insert(chosen.end(), bin.begin(), bin.end());
   }
   SortByDescendingCost(chosen, items);
-  const std::optional<Bins> spread = Spread(chosen, target - kept, items, limits);
+  const std::optional<Bins> spread =
+      items.limited.empty()
+          ? Spread(chosen, target - kept, items, BinRoom(limits))
+          : Spread(chosen, target - kept, items, LimitedRoom(items.ForPacking(), limits));
   if (!spread) return HalveLargest(items.costs, bins, target);
   Bins result;
   for (size_t i = 0; i < kept; ++i) result.Add(bins[order[i]]);

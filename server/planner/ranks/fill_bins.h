@@ -28,12 +28,13 @@ std::optional<Bins> SettlePacked(const Pass& pass, const Items& items, const Bin
                                  size_t count, size_t group, const SearchContext& context);
 
 // Items in the order that the padded layout's algorithms walk: by ascending width, ties by
-// position. Those that run alone are the last, each a run of its own. Owns its arrays.
+// position. Those that run alone are the last, whatever their width, each a run of its own. Owns
+// its arrays.
 class SortedItems {
  public:
   explicit SortedItems(const Items& items);
 
-  PaddedItems view() const { return {.widths = widths_, .counts = counts_}; }
+  PaddedItems view() const { return {.widths = widths_, .counts = counts_, .loads = loads_}; }
   size_t size() const { return order_.size(); }
   // The item at a position of the order.
   uint32_t operator[](size_t position) const { return order_[position]; }
@@ -45,13 +46,19 @@ class SortedItems {
   std::vector<uint32_t> order_;
   std::vector<uint32_t> widths_;
   std::vector<uint32_t> counts_;
+  std::vector<RunLoad> loads_;
 };
 
 // How many runs of the sorted order there are at least.
 size_t DraftPadded(const Pass& pass, const SortedItems& items);
 
+// What no packing of items of one sequence each into padded micro-batches goes below: the runs that
+// tokens and sequences need, which nothing beats, and the bins that each limited load needs.
+size_t FewestPadded(const Pass& pass, const Items& items);
+
 // Exactly `count` bins, at most the number of items, as the pass's scan makes them. If `count` is
-// below the draft's number, no runs fit; if items are groups, other bins may, and are searched for.
+// below the draft's number, no runs fit; if items are groups or have limited loads, other bins may,
+// and are searched for.
 // Nothing if none are found. Once a stop is requested, any bins.
 std::optional<Bins> SettlePadded(const Pass& pass, const Items& items, const SortedItems& sorted,
                                  size_t count, const Allowance& allowance);

@@ -105,7 +105,7 @@ class RankFiller {
   absl::StatusOr<Placement> Fill(uint64_t slots, size_t poorest) {
     const bool has_poorer = slots > ranks_[poorest].items.size() && pass_.given_ranks().empty();
     if (!padded_ && context_.work != PackingWork::kGreedy &&
-        pass_.options().packer == Packer::kBalanced && !has_poorer &&
+        pass_.options().packer == Packer::kBalanced && !has_poorer && pass_.limits().empty() &&
         FillBalanced(static_cast<uint32_t>(slots))) {
       if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
       return Collect(std::max<uint64_t>(slots, ranks_.front().bins.size()));
@@ -159,7 +159,7 @@ class RankFiller {
     cuts = HalveRuns(ranks, cuts, slots);
     for (Rank& rank : ranks_) rank.bins = rank.sorted->BinsOf(cuts);
     Placement placement = Collect(slots);
-    placement.same_widths = true;
+    placement.whole_slots = true;
     for (size_t slot = 0; slot < slots; ++slot) {
       uint32_t widest = 0;
       for (size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -220,7 +220,10 @@ absl::StatusOr<Placement> FillRanks(const Pass& pass, const SequenceLists& share
 // one of them, but for those with as many sequences as they may have. Nobody has proven that of
 // PACKER_KARMARKAR_KARP, which begins with as few as the bounds allow.
 bool MayRunShort(const Pass& pass, const SequenceLists& shares) {
-  if (pass.options().layout == Layout::kPadded || pass.groups_keep_microbatch()) return true;
+  if (pass.options().layout == Layout::kPadded || pass.groups_keep_microbatch() ||
+      !pass.limits().empty()) {
+    return true;
+  }
   const BinLimits& limits = pass.bin_limits();
   size_t poorest = std::numeric_limits<size_t>::max();
   uint64_t most = 1;

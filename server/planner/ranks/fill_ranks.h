@@ -25,7 +25,8 @@ absl::StatusOr<Placement> FillRanks(const Pass& pass, const SequenceLists& share
 // A quick test of whether FillRanks may find a rank with fewer items than the slots that another
 // rank needs, so that it refuses the shares or leaves micro-batches empty. False means that it
 // surely does not: every rank then has at least as many sequences as any rank may need slots. True
-// may be wrong, and is always the answer for padded passes and groups in one micro-batch. O(n).
+// may be wrong, and is always the answer for padded passes, for groups in one micro-batch and where
+// loads are limited. O(n).
 bool MayRunShort(const Pass& pass, const SequenceLists& shares);
 
 }  // namespace batchplan

@@ -10,11 +10,12 @@
 #include "absl/strings/str_cat.h"
 
 namespace batchplan {
-namespace {
 
-std::string Quoted(absl::string_view name) {
+std::string QuotedLoad(absl::string_view name) {
   return absl::StrCat("\"", absl::Utf8SafeCEscape(name), "\"");
 }
+
+namespace {
 
 absl::Status CheckValue(absl::string_view where, double value) {
   // NaN is neither.
@@ -45,7 +46,7 @@ absl::Status CheckLoad(const Manifest& manifest, size_t number) {
   const bool has_items = FindItems(manifest, load.name) != nullptr;
   if (has_items ? !load.values.empty() : load.values.size() != sequences) {
     return absl::InvalidArgumentError(absl::StrCat(
-        where, ".values of ", Quoted(load.name), " has ", load.values.size(), " entries; ",
+        where, ".values of ", QuotedLoad(load.name), " has ", load.values.size(), " entries; ",
         has_items ? "manifest.items has its parts, so leave them out"
                   : absl::StrCat("give one for each of the ", sequences, " sequences")));
   }
@@ -61,12 +62,12 @@ absl::Status CheckItems(const Manifest& manifest, size_t number) {
   const std::string where = absl::StrCat("manifest.items[", number, "]");
   const auto has_name = [&](const Load& load) { return load.name == items.load; };
   if (std::ranges::none_of(manifest.loads, has_name)) {
-    return absl::InvalidArgumentError(absl::StrCat(where, ".load is ", Quoted(items.load),
+    return absl::InvalidArgumentError(absl::StrCat(where, ".load is ", QuotedLoad(items.load),
                                                    ", which none of manifest.loads is called"));
   }
   if (FindItems(manifest, items.load) != &items) {
     return absl::InvalidArgumentError(
-        absl::StrCat(where, ".load is ", Quoted(items.load),
+        absl::StrCat(where, ".load is ", QuotedLoad(items.load),
                      ", of which an earlier entry has the items; give all of them there"));
   }
   if (items.sequences.size() != items.values.size()) {
@@ -99,15 +100,15 @@ absl::Status CheckName(const Manifest& manifest, absl::string_view where, absl::
   if (std::ranges::none_of(manifest.loads, has_name)) {
     std::string names;
     for (const Load& load : manifest.loads) {
-      absl::StrAppend(&names, names.empty() ? "" : ", ", Quoted(load.name));
+      absl::StrAppend(&names, names.empty() ? "" : ", ", QuotedLoad(load.name));
     }
-    return absl::InvalidArgumentError(absl::StrCat(where, ".load is ", Quoted(name),
+    return absl::InvalidArgumentError(absl::StrCat(where, ".load is ", QuotedLoad(name),
                                                    ", but manifest.loads has ",
                                                    names.empty() ? "none" : names));
   }
   if (seen.insert(name).second) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(where, ".load is ", Quoted(name), ", which an earlier entry is of"));
+      absl::StrCat(where, ".load is ", QuotedLoad(name), ", which an earlier entry is of"));
 }
 
 absl::Status CheckCosts(const Manifest& manifest, const PlanOptions& options) {
@@ -120,7 +121,7 @@ absl::Status CheckCosts(const Manifest& manifest, const PlanOptions& options) {
     if (cost.dealt && FindItems(manifest, cost.load) == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat(where, ".dealt is set, but manifest.items has no items of ",
-                       Quoted(cost.load), "; give them, or set separate"));
+                       QuotedLoad(cost.load), "; give them, or set separate"));
     }
     if (cost.has_phase() && options.topology.pipeline_parallel > 1) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -186,7 +187,7 @@ absl::Status CheckLoads(const Manifest& manifest, const PlanOptions& options) {
     if (absl::Status status = CheckLoad(manifest, i); !status.ok()) return status;
     if (names.insert(manifest.loads[i].name).second) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("manifest.loads[", i, "].name is ", Quoted(manifest.loads[i].name),
+        absl::StrCat("manifest.loads[", i, "].name is ", QuotedLoad(manifest.loads[i].name),
                      ", which an earlier load has; names are unique"));
   }
   for (size_t i = 0; i < manifest.items.size(); ++i) {

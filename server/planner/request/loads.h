@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,6 +20,9 @@ namespace batchplan {
 // A sum of loads is within a limit if it is at most this many times the limit, as sums of doubles
 // depend on their order.
 inline constexpr double kLimitSlack = 1 + 1e-9;
+
+// As errors name a load.
+std::string QuotedLoad(absl::string_view name);
 
 // InvalidArgument, naming field, value and limit, if the manifest's loads, items or kinds are not
 // what the contract says, or if options name a load that the manifest does not have, name one

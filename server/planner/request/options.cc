@@ -249,8 +249,9 @@ absl::Status CheckCostModel(const CostModel& model) {
   }
   if (any) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "cost_model has per_token, per_token_squared, per_microbatch, per_sequence and those of all "
-      "loads at 0; at least one must be above 0, or leave cost_model unset for the default");
+      "cost_model has per_token, per_token_squared, per_microbatch and per_sequence all 0, and "
+      "costs "
+      "no load; at least one must be above 0, or leave cost_model unset for the default");
 }
 
 absl::Status CheckMiniBatches(const MiniBatching& mini_batches) {

@@ -12,6 +12,7 @@
 
 #include "server/planner/balance/rank_bins.h"
 #include "server/planner/pass/mini_batch_tree.h"
+#include "server/planner/pass/slot_loads.h"
 #include "server/planner/pass/step_time.h"
 #include "server/planner/ranks/more_slots.h"
 #include "server/planner/ranks/tree_bounds.h"
@@ -76,7 +77,11 @@ class TreeSolver {
         context_(context),
         tree_(pass, sequences),
         items_(TreeItems::Create(pass, tree_)),
-        groups_keep_rank_(pass.groups_keep_rank() && !pass.groups_keep_microbatch()) {
+        groups_keep_rank_(pass.groups_keep_rank() && !pass.groups_keep_microbatch()),
+        has_limits_(!pass.limits().empty()),
+        deals_within_limits_(std::ranges::any_of(pass.limits(), &LoadBudget::dealt)),
+        fixed_slots_(deals_within_limits_ ||
+                     !std::ranges::all_of(pass.phases(), &LoadPhase::dealt)) {
     if (!items_) return;
     item_of_.resize(sequences.size());
     for (uint32_t item = 0; item < items_->size(); ++item) {
@@ -95,8 +100,38 @@ class TreeSolver {
     }
   }
 
-  std::vector<Placement> Solve(std::vector<Placement> others) {
-    if (!items_ || sequences_.empty()) return InOrder(std::move(others));
+  std::vector<Placement> Solve(std::vector<Placement> others, std::vector<Placement> presets) {
+    std::vector<TreeSearch> starts;
+    if (items_ && !sequences_.empty() && NeedsSearch(others)) starts = ImprovedStarts(others);
+    for (Placement& preset : presets) others.push_back(std::move(preset));
+    // Others too: what meets in a slot is dealt together.
+    for (Placement& other : others) other.whole_slots = other.whole_slots || deals_within_limits_;
+    std::erase_if(others, [&](const Placement& other) {
+      return !KeepsLimits(pass_, other.microbatches, other.slots);
+    });
+    for (const TreeSearch& start : starts) {
+      if (!start.keeps_limits()) continue;
+      Placement placement = PlacementOf(start);
+      // Where ranks keep their rows, their empty ones may have changed what meets in a slot.
+      if (deals_within_limits_ && !KeepsLimits(pass_, placement.microbatches, placement.slots)) {
+        continue;
+      }
+      others.push_back(std::move(placement));
+    }
+    return InOrder(std::move(others));
+  }
+
+ private:
+  // Not if plain passes know all that rows cost, and what they make is within limits.
+  bool NeedsSearch(const std::vector<Placement>& others) const {
+    const bool is_plain = pass_.prefixes() == nullptr && pass_.without_phases() == nullptr;
+    return !is_plain || std::ranges::none_of(others, [&](const Placement& other) {
+      return KeepsLimits(pass_, other.microbatches, other.slots);
+    });
+  }
+
+  // The best of those that begin with `others` and of others.
+  std::vector<TreeSearch> ImprovedStarts(const std::vector<Placement>& others) {
     const SearchEffort effort = EffortOf(Affordable(pass_.effort(), context_.allowance));
     std::vector<TreeSearch> starts;
     for (const Placement& other : others) AddStart(BinsOf(other), other.slots, starts);
@@ -106,7 +141,10 @@ class TreeSolver {
                  effort.pairs_a_sequence *
                      static_cast<double>(std::min<size_t>(items_->size(), kMostForPairs))));
     // All of them a little, the best in earnest.
-    for (TreeSearch& start : starts) start.Improve(pairs / 128, context_.allowance);
+    for (TreeSearch& start : starts) {
+      if (has_limits_) start.KeepLimits(context_.allowance);
+      start.Improve(pairs / 128, context_.allowance);
+    }
     SortByTime(starts);
     if (starts.size() > 3 * effort.improved)
       starts.erase(starts.begin() + static_cast<ptrdiff_t>(3 * effort.improved), starts.end());
@@ -116,11 +154,9 @@ class TreeSolver {
       starts.erase(starts.begin() + static_cast<ptrdiff_t>(effort.improved), starts.end());
     for (TreeSearch& start : starts) start.Improve(pairs / effort.improved, context_.allowance);
     SortByTime(starts);
-    for (const TreeSearch& start : starts) others.push_back(PlacementOf(start));
-    return InOrder(std::move(others));
+    return starts;
   }
 
- private:
   // The place of a sequence in `by_sequence_`.
   size_t PlaceOf(SequenceIndex sequence) {
     if (by_sequence_.empty()) {
@@ -169,7 +205,9 @@ class TreeSolver {
             .max_sequences = pass_.bin_limits().max_sequences,
             .keeps_ranks = !rank_of_.empty() || groups_keep_rank_,
             .keeps_counts = pass_.options().keeps_counts(),
-            .may_empty = pass_.allow_empty()};
+            .may_empty = pass_.allow_empty(),
+            .dealt_limits_of = deals_within_limits_ ? &pass_ : nullptr,
+            .fixed_slots = fixed_slots_};
   }
 
   // With the fixed costs of micro-batches, and with the time in which a pipeline fills.
@@ -244,8 +282,8 @@ class TreeSolver {
     // More than others need are of no use, but for whole subtrees.
     uint64_t enough = 0;
     for (const Placement& other : others) enough = std::max<uint64_t>(enough, other.slots);
-    if (enough == 0 || enough > most) enough = most;
-    int more = items_->size() > kMostForAllStarts ? 0 : effort.more_slots;
+    if (enough == 0 || enough > most || has_limits_) enough = most;
+    int more = items_->size() > kMostForAllStarts || !items_->shares() ? 0 : effort.more_slots;
     uint64_t slots = FewestSlots();
     if (pass_.pipeline() != nullptr) {
       for (const uint64_t number :
@@ -263,6 +301,7 @@ class TreeSolver {
       if (starts.size() > before && more-- == 0) break;
     }
     if (!rank_of_.empty()) return;
+    if (pass_.prefixes() == nullptr) return;
     // As many as whole subtrees take.
     const uint64_t whole = SlotsOf(pass_, *items_, PiecesOf(kWhole, 0));
     for (const uint64_t other : {whole, pass_.counts().RoundUp(whole + 1)}) {
@@ -294,11 +333,14 @@ class TreeSolver {
     const bool few = items_->size() <= kMostForAllStarts;
     const bool is_fast = pass_.effort() == Effort::kFast;
     const bool is_free = rank_of_.empty() && !terms.keeps_counts;
+    const bool shares = items_->shares();
     for (const PieceSize& size : kPieceSizes) {
+      // Sequences that share nothing are pieces of one each, whatever the size.
+      if (!shares && size.cost != 1) continue;
       if ((!few && size.cost != 1) || (is_fast && !size.is_quick)) continue;
       if (context_.allowance.stop_requested()) return;
       const std::vector<TreePiece> pieces = PiecesOf(size, mean);
-      if (is_free && few && size.is_large) {
+      if (is_free && few && size.is_large && shares && !has_limits_ && !fixed_slots_) {
         std::optional<std::vector<TreeBin>> balanced =
             BalancePieces(pass_, *items_, terms, pieces, context_.allowance);
         if (balanced) {
@@ -313,14 +355,16 @@ class TreeSolver {
     // Where costs leave no room, tokens may.
     if (starts.size() == before) {
       for (const PieceSize& size : {kWhole, kSingles}) {
-        if (!few && size.worth == kSingles.worth) continue;
+        if ((!few && size.worth == kSingles.worth) || (!shares && size.worth != kSingles.worth)) {
+          continue;
+        }
         std::optional<std::vector<TreeBin>> bins =
             FillWithPieces(*items_, terms, PiecesOf(size, mean), PieceChoice::kFewestTokens,
                            rank_of_, context_.allowance);
         if (bins) AddStart(*std::move(bins), slots, starts);
       }
     }
-    if (!is_free || is_fast) return;
+    if (!is_free || is_fast || !shares || has_limits_) return;
     std::optional<std::vector<TreeBin>> runs = CutIntoRuns(*items_, terms);
     if (runs) AddStart(*std::move(runs), slots, starts);
   }
@@ -330,8 +374,9 @@ class TreeSolver {
     const std::vector<TreeBin>& bins = search.bins();
     std::vector<uint32_t> bin_at(bins.size());
     std::iota(bin_at.begin(), bin_at.end(), 0u);
-    const bool deals = terms.synchronization == Synchronization::kLockstep && !terms.keeps_ranks &&
-                       !terms.keeps_counts;
+    if (terms.fixed_slots) bin_at = SlotsInOrder(search);
+    const bool deals = !terms.fixed_slots && terms.synchronization == Synchronization::kLockstep &&
+                       !terms.keeps_ranks && !terms.keeps_counts;
     if (deals) {
       std::vector<uint64_t> loads;
       loads.reserve(bins.size());
@@ -342,6 +387,7 @@ class TreeSolver {
     }
     Placement placement;
     placement.slots = terms.slots;
+    placement.whole_slots = terms.fixed_slots;
     placement.widths.assign(bins.size(), 0);
     placement.microbatches.Reserve(bins.size(), sequences_.size());
     for (uint32_t rank = 0; rank < terms.ranks; ++rank) {
@@ -359,7 +405,44 @@ class TreeSolver {
       }
     }
     LayRows(pass_, placement);
+    if (pass_.prefixes() == nullptr) {
+      for (size_t m = 0; m < bins.size(); ++m) {
+        placement.widths[m] = pass_.RowOf(placement.microbatches[m]);
+      }
+    }
     return placement;
+  }
+
+  // Bins by place: slots that have most empty bins are last, and these are on the last ranks, where
+  // ranks may exchange what they have.
+  std::vector<uint32_t> SlotsInOrder(const TreeSearch& search) const {
+    const TreeTerms& terms = search.terms();
+    const std::vector<TreeBin>& bins = search.bins();
+    std::vector<std::pair<uint32_t, uint32_t>> slots;  // empty bins, slot
+    for (uint32_t slot = 0; slot < terms.slots; ++slot) {
+      uint32_t empty = 0;
+      for (uint32_t rank = 0; rank < terms.ranks; ++rank) {
+        empty += bins[rank * terms.slots + slot].items.empty() ? 1 : 0;
+      }
+      slots.emplace_back(empty, slot);
+    }
+    std::ranges::sort(slots);
+    std::vector<uint32_t> bin_at(bins.size());
+    const bool keeps = terms.keeps_ranks || terms.keeps_counts;
+    for (uint32_t slot = 0; slot < terms.slots; ++slot) {
+      for (uint32_t rank = 0; keeps && rank < terms.ranks; ++rank) {
+        bin_at[rank * terms.slots + slot] = rank * terms.slots + slots[slot].second;
+      }
+      if (keeps) continue;
+      uint32_t next = 0;
+      for (const bool is_empty : {false, true}) {
+        for (uint32_t rank = 0; rank < terms.ranks; ++rank) {
+          const uint32_t bin = rank * terms.slots + slots[slot].second;
+          if (bins[bin].items.empty() == is_empty) bin_at[next++ * terms.slots + slot] = bin;
+        }
+      }
+    }
+    return bin_at;
   }
 
   std::vector<Placement> InOrder(std::vector<Placement> placements) const {
@@ -390,6 +473,10 @@ class TreeSolver {
   const std::optional<TreeItems> items_;
   // And not in one row.
   const bool groups_keep_rank_;
+  const bool has_limits_;
+  const bool deals_within_limits_;
+  // Whether the step depends on which rows meet in a slot by more than their costs.
+  const bool fixed_slots_;
   std::vector<SequenceIndex> by_sequence_;
   // By place in by_sequence_.
   std::vector<uint32_t> item_of_;
@@ -401,8 +488,8 @@ class TreeSolver {
 
 std::vector<Placement> SolveTrees(const Pass& pass, std::span<const SequenceIndex> sequences,
                                   std::span<const uint32_t> rank_of, std::vector<Placement> others,
-                                  const SearchContext& context) {
-  return TreeSolver(pass, sequences, rank_of, context).Solve(std::move(others));
+                                  std::vector<Placement> presets, const SearchContext& context) {
+  return TreeSolver(pass, sequences, rank_of, context).Solve(std::move(others), std::move(presets));
 }
 
 std::vector<uint32_t> RanksOf(const Placement& placement,

@@ -14,15 +14,16 @@
 
 namespace batchplan {
 
-// Placements of `sequences` that share, beside `others`, which are placements of them too: by
-// predicted step time, the shortest first. Subtrees are put into rows whole, or in pieces of
-// several sizes, for the fewest slots and a few more; the best of these and of `others` are
-// improved by moving and exchanging subtrees and sequences between rows (tree_search.h). Where
-// `rank_of`, by place in `sequences`, is not empty, sequences stay on these ranks. Those of
-// `others` stay in the answer, which is at least as long as they are. `pass` has prefixes.
+// Placements of `sequences` in rows of a joint pass (Pass::is_joint), beside `others` and
+// `presets`, which are placements of them too: by predicted step time, the shortest first. Subtrees
+// are put into rows whole, or in pieces of several sizes, for the fewest slots and a few more; the
+// best of these and of `others` are improved by moving and exchanging subtrees and sequences
+// between rows (tree_search.h). Where `rank_of`, by place in `sequences`, is not empty, sequences
+// stay on these ranks. Those of `others` and `presets` that keep the limits of loads stay in the
+// answer.
 std::vector<Placement> SolveTrees(const Pass& pass, std::span<const SequenceIndex> sequences,
                                   std::span<const uint32_t> rank_of, std::vector<Placement> others,
-                                  const SearchContext& context);
+                                  std::vector<Placement> presets, const SearchContext& context);
 
 // The ranks that a placement gives its sequences, in the order of `sequences`.
 std::vector<uint32_t> RanksOf(const Placement& placement, std::span<const SequenceIndex> sequences);

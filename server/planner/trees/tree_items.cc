@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 namespace batchplan {
@@ -25,7 +26,8 @@ std::optional<TreeItems> TreeItems::Create(const Pass& pass, const MiniBatchTree
   std::vector<bool> ended(whole_groups ? pass.groups().size() : 0, false);
   for (uint32_t leaf = 0; leaf < tree.size(); ++leaf) {
     const uint32_t common = tree.common(leaf);
-    const double cost = items.path_cost_(tree.length(leaf)) + items.path_cost_.per_sequence;
+    const double cost = items.path_cost_(tree.length(leaf)) + items.path_cost_.per_sequence +
+                        pass.cost().ToUnits(pass.OfLoads(tree[leaf]));
     if (whole_groups) {
       const uint32_t group = pass.groups()[tree[leaf]];
       if (leaf > 0 && pass.groups()[tree[leaf - 1]] == group) {
@@ -41,7 +43,58 @@ std::optional<TreeItems> TreeItems::Create(const Pass& pass, const MiniBatchTree
     items.costs_.push_back(cost);
   }
   items.first_.push_back(tree.size());
+  items.AddLoads(pass);
   return items;
+}
+
+void TreeItems::AddLoads(const Pass& pass) {
+  constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+  const auto searched = [&](size_t load) -> SearchedLoad& {
+    const auto found = std::ranges::find(searched_, load, &SearchedLoad::load);
+    if (found != searched_.end()) return *found;
+    return searched_.emplace_back(SearchedLoad{.load = load, .most = kNoLimit, .per_unit = 0});
+  };
+  for (const LoadBudget& limit : pass.limits()) {
+    if (!limit.dealt) searched(limit.load).most = limit.most;
+  }
+  for (const LoadPhase& phase : pass.phases()) {
+    if (!phase.dealt) searched(phase.load).per_unit = phase.per_unit;
+  }
+  for (uint32_t item = 0; item < size() && !searched_.empty(); ++item) {
+    for (const SearchedLoad& load : searched_) {
+      double sum = 0;
+      for (uint32_t i = 0; i < count(item); ++i) {
+        sum += pass.loads().Of(load.load, (*tree_)[first_[item] + i]);
+      }
+      loads_.push_back(sum);
+    }
+  }
+  if (pass.limits().empty()) return;
+  above_.assign(size(), false);
+  for (uint32_t item = 0; item < size(); ++item) {
+    above_[item] = count(item) == 1 && pass.RunsAlone((*tree_)[first_[item]]);
+    // Nothing has room beside it.
+    if (above_[item]) {
+      tokens_[item] = std::max(tokens_[item], uint64_t{pass.bin_limits().capacity} + 1);
+    }
+  }
+}
+
+double CostWithPhases(const TreeItems& items, const TreeBin& bin) {
+  double cost = bin.cost;
+  const std::span<const SearchedLoad> searched = items.searched_loads();
+  for (size_t i = 0; i < searched.size(); ++i) cost += searched[i].per_unit * bin.loads[i];
+  return cost;
+}
+
+double ExcessOf(const TreeItems& items, const TreeBin& bin) {
+  if (bin.items.size() == 1 && items.is_above_limits(bin.items.front())) return 0;
+  double excess = 0;
+  const std::span<const SearchedLoad> searched = items.searched_loads();
+  for (size_t i = 0; i < searched.size(); ++i) {
+    if (bin.loads[i] > searched[i].most) excess += bin.loads[i] / searched[i].most - 1;
+  }
+  return excess;
 }
 
 TreeBin BinOf(const TreeItems& items, std::vector<uint32_t> ascending) {
@@ -54,6 +107,8 @@ TreeBin BinOf(const TreeItems& items, std::vector<uint32_t> ascending) {
     bin.tokens += items.tokens(item) - common;
     bin.sequences += items.count(item);
     bin.cost += items.cost(item) - items.path_cost()(common);
+    const std::span<const double> loads = items.loads(item);
+    for (size_t load = 0; load < loads.size(); ++load) bin.loads[load] += loads[load];
   }
   bin.items = std::move(ascending);
   return bin;
@@ -80,6 +135,8 @@ void AddTo(const TreeItems& items, std::span<const uint32_t> added, TreeBin& bin
     bin.tokens += items.tokens(added[i]) - common;
     bin.sequences += items.count(added[i]);
     bin.cost += items.cost(added[i]) - cost(common);
+    const std::span<const double> loads = items.loads(added[i]);
+    for (size_t load = 0; load < loads.size(); ++load) bin.loads[load] += loads[load];
   }
   if (next != bin.items.end()) {
     uint32_t& common = bin.commons[place];
@@ -95,6 +152,7 @@ void AddTo(const TreeItems& items, std::span<const uint32_t> added, TreeBin& bin
 TreeChange ChangeBy(const TreeItems& items, const TreeBin& bin, std::span<const uint32_t> added,
                     const TreeChange& alone) {
   TreeChange change = alone;
+  if (!items.shares()) return change;
   const PathCost& cost = items.path_cost();
   const auto join = [&](uint32_t a, uint32_t b) {
     const uint32_t common = items.Common(a, b);

@@ -4,6 +4,8 @@
 #define BATCHPLAN_SERVER_PLANNER_TREES_TREE_ITEMS_H_
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -34,6 +36,19 @@ struct PathCost {
   double per_microbatch;
 };
 
+// A load that rows of a pass are searched by: one that is limited, or that has a phase of its own
+// in which ranks wait for each other.
+struct SearchedLoad {
+  size_t load = 0;
+  // Infinite without a limit.
+  double most = 0;
+  // In the units of PathCost; 0 without a phase.
+  double per_unit = 0;
+};
+
+// Sums of the searched loads, in their order.
+using LoadSums = std::array<double, kMaxLoads>;
+
 // What goes to one row as a whole: a leaf or, where groups stay in one micro-batch, a group, whose
 // leaves then follow each other. Items are numbered in depth-first order.
 //
@@ -53,19 +68,35 @@ class TreeItems {
   uint32_t count(uint32_t item) const { return first_[item + 1] - first_[item]; }
   uint64_t tokens(uint32_t item) const { return tokens_[item]; }
   double cost(uint32_t item) const { return costs_[item]; }
+  // Whether it has more of a load than rows may, so that it runs alone.
+  bool is_above_limits(uint32_t item) const { return !above_.empty() && above_[item]; }
+  std::span<const SearchedLoad> searched_loads() const { return searched_; }
+  // Of searched loads, in their order.
+  std::span<const double> loads(uint32_t item) const {
+    return std::span(loads_).subspan(item * searched_.size(), searched_.size());
+  }
   // Of items a < b.
   uint32_t Common(uint32_t a, uint32_t b) const {
-    return tree_->Common(first_[a + 1] - 1, first_[b]);
+    return shares_ ? tree_->Common(first_[a + 1] - 1, first_[b]) : 0;
   }
+  // Whether any two items have something in common.
+  bool shares() const { return shares_; }
 
  private:
-  TreeItems(const Pass& pass, const MiniBatchTree& tree) : tree_(&tree), path_cost_(pass) {}
+  TreeItems(const Pass& pass, const MiniBatchTree& tree)
+      : tree_(&tree), shares_(pass.prefixes() != nullptr), path_cost_(pass) {}
+
+  void AddLoads(const Pass& pass);
 
   const MiniBatchTree* tree_;
+  bool shares_;
   PathCost path_cost_;
   std::vector<uint32_t> first_;
   std::vector<uint64_t> tokens_;
   std::vector<double> costs_;
+  std::vector<SearchedLoad> searched_;
+  std::vector<double> loads_;
+  std::vector<bool> above_;
 };
 
 // The items of one row, ascending, and what they add up to.
@@ -75,9 +106,16 @@ struct TreeBin {
   std::vector<uint32_t> commons;
   uint64_t tokens = 0;
   uint32_t sequences = 0;
-  // Without the fixed cost of a micro-batch.
+  // Without the fixed cost of a micro-batch, and without phases.
   double cost = 0;
+  LoadSums loads = {};
 };
+
+// What the bin takes with its phases.
+double CostWithPhases(const TreeItems& items, const TreeBin& bin);
+
+// By how much the bin is above limits of loads, in parts of these; what runs alone is not.
+double ExcessOf(const TreeItems& items, const TreeBin& bin);
 
 TreeBin BinOf(const TreeItems& items, std::vector<uint32_t> ascending);
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "server/planner/pass/slot_loads.h"
 #include "server/planner/request/seeds.h"
 
 namespace batchplan {
@@ -36,6 +37,11 @@ constexpr double kSettles = 0.3;
 // The trades that are worked out exactly, of the best estimates.
 constexpr size_t kMostExact = 3;
 
+// What a row that has twice as much of a load as it may counts, in mean rows; and how often pairs
+// of bins are tried to mend one that has too much.
+constexpr double kExcessWeight = 100;
+constexpr uint64_t kTriesToMend = 64;
+
 // `bin` without its items number out_begin .. out_end - 1 and with others.
 TreeBin Traded(const TreeItems& items, const TreeBin& bin, uint32_t out_begin, uint32_t out_end,
                std::span<const uint32_t> in) {
@@ -50,6 +56,30 @@ TreeBin Traded(const TreeItems& items, const TreeBin& bin, uint32_t out_begin, u
 }
 
 }  // namespace
+
+bool DealsWithin(const TreeItems& items, const TreeTerms& terms, std::span<const TreeBin> bins,
+                 uint32_t slot, std::span<const uint32_t> added) {
+  if (terms.dealt_limits_of == nullptr) return true;
+  const Pass& pass = *terms.dealt_limits_of;
+  std::vector<SequenceIndex> sequences;
+  const auto add = [&](uint32_t item) {
+    for (uint32_t i = 0; i < items.count(item); ++i) {
+      sequences.push_back(items.tree()[items.first(item) + i]);
+    }
+  };
+  for (uint32_t rank = 0; rank < terms.ranks; ++rank) {
+    std::ranges::for_each(bins[rank * terms.slots + slot].items, add);
+  }
+  std::ranges::for_each(added, add);
+  return std::ranges::all_of(pass.limits(), [&](const LoadBudget& limit) {
+    if (!limit.dealt) return true;
+    double sum = 0;
+    for (const SequenceIndex sequence : sequences) sum += pass.loads().Of(limit.load, sequence);
+    if (sum > limit.most * terms.ranks) return false;
+    const DealtItems dealt = DealItems(pass.loads(), limit.load, sequences, terms.ranks);
+    return std::ranges::max(dealt.sums) <= limit.most;
+  });
+}
 
 // What the step takes of what it depends on, and a little of all work, if two bins cost `x` and
 // `y`, all else as it is. Under kLockstep they are in slots whose other bins cost up to rest_a and
@@ -118,6 +148,9 @@ TreeSearch::TreeSearch(const TreeItems& items, const TreeTerms& terms, std::vect
     for (const uint32_t item : bins_[bin].items) bin_of_[item] = bin;
   }
   CountSequences();
+  for (const TreeBin& bin : bins_) {
+    excess_weight_ += kExcessWeight * bin.cost / static_cast<double>(bins_.size());
+  }
   Regroup();
   best_time_ = time_ = Time();
 }
@@ -144,6 +177,15 @@ void TreeSearch::Regroup() {
   const auto costlier = [&](uint32_t a, uint32_t b) {
     return std::pair(-bins_[a].cost, a) < std::pair(-bins_[b].cost, b);
   };
+  if (terms_.fixed_slots) {
+    for (uint32_t slot = 0; slot < terms_.slots; ++slot) {
+      for (uint32_t rank = 0; rank < terms_.ranks; ++rank) {
+        order_[size_t{slot} * terms_.ranks + rank] = rank * terms_.slots + slot;
+      }
+    }
+    for (uint32_t place = 0; place < order_.size(); ++place) place_[order_[place]] = place;
+    return;
+  }
   std::iota(order_.begin(), order_.end(), 0u);
   if (!terms_.keeps_ranks && !terms_.keeps_counts) {
     std::ranges::sort(order_, costlier);
@@ -162,9 +204,14 @@ void TreeSearch::Regroup() {
 
 double TreeSearch::Time() const {
   double time = 0;
+  const std::span<const SearchedLoad> searched = items_->searched_loads();
+  if (!searched.empty()) {
+    double excess = 0;
+    for (const TreeBin& bin : bins_) excess += ExcessOf(*items_, bin);
+    time += excess_weight_ * excess;
+  }
   if (terms_.synchronization == Synchronization::kAccumulated) {
-    for (const double sum : sums_) time = std::max(time, sum);
-    return time;
+    return time + std::ranges::max(sums_);
   }
   for (size_t slot = 0; slot < terms_.slots; ++slot) {
     double most = 0;
@@ -172,8 +219,48 @@ double TreeSearch::Time() const {
       most = std::max(most, bins_[order_[slot * terms_.ranks + i]].cost);
     }
     time += most;
+    for (size_t load = 0; load < searched.size(); ++load) {
+      if (searched[load].per_unit == 0) continue;
+      double most_of_load = 0;
+      for (size_t i = 0; i < terms_.ranks; ++i) {
+        most_of_load = std::max(most_of_load, bins_[order_[slot * terms_.ranks + i]].loads[load]);
+      }
+      time += searched[load].per_unit * most_of_load;
+    }
   }
   return time;
+}
+
+bool TreeSearch::keeps_limits() const {
+  for (const TreeBin& bin : bins_) {
+    if (ExcessOf(*items_, bin) > 0) return false;
+  }
+  for (uint32_t slot = 0; slot < terms_.slots; ++slot) {
+    if (!DealsWithin(slot)) return false;
+  }
+  return true;
+}
+
+bool TreeSearch::DealsWithin(uint32_t slot) const {
+  return batchplan::DealsWithin(*items_, terms_, bins_, slot, {});
+}
+
+template <typename CostOf>
+TreeSearch::Outlook TreeSearch::OutlookBy(uint32_t a, uint32_t b, CostOf cost_of) const {
+  Outlook outlook;
+  const auto rest = [&](size_t slot) {
+    double most = 0;
+    for (size_t i = slot * terms_.ranks; i < (slot + 1) * terms_.ranks; ++i) {
+      if (order_[i] != a && order_[i] != b) most = std::max(most, cost_of(bins_[order_[i]]));
+    }
+    return most;
+  };
+  const size_t slot_a = place_[a] / terms_.ranks;
+  const size_t slot_b = place_[b] / terms_.ranks;
+  outlook.kind = slot_a == slot_b ? Outlook::kOneSlot : Outlook::kTwoSlots;
+  outlook.rest = outlook.rest_a = rest(slot_a);
+  if (slot_a != slot_b) outlook.rest_b = rest(slot_b);
+  return outlook;
 }
 
 TreeSearch::Outlook TreeSearch::OutlookOf(uint32_t a, uint32_t b) const {
@@ -189,23 +276,18 @@ TreeSearch::Outlook TreeSearch::OutlookOf(uint32_t a, uint32_t b) const {
     outlook.rest_b = sums_[rank_b] - bins_[b].cost;
     return outlook;
   }
-  const auto rest = [&](size_t slot) {
-    double most = 0;
-    for (size_t i = slot * terms_.ranks; i < (slot + 1) * terms_.ranks; ++i) {
-      if (order_[i] != a && order_[i] != b) most = std::max(most, bins_[order_[i]].cost);
-    }
-    return most;
-  };
-  const size_t slot_a = place_[a] / terms_.ranks;
-  const size_t slot_b = place_[b] / terms_.ranks;
-  outlook.kind = slot_a == slot_b ? Outlook::kOneSlot : Outlook::kTwoSlots;
-  outlook.rest = outlook.rest_a = rest(slot_a);
-  if (slot_a != slot_b) outlook.rest_b = rest(slot_b);
-  return outlook;
+  return OutlookBy(a, b, [](const TreeBin& bin) { return bin.cost; });
 }
 
 // A bin that its slot, or all ranks, wait for; sometimes any.
 uint32_t TreeSearch::PickCostliest() {
+  if (excess_ > 0 && Random(2) == 0) {
+    const auto first = static_cast<uint32_t>(Random(bins_.size()));
+    for (uint32_t i = 0; i < bins_.size(); ++i) {
+      const auto bin = static_cast<uint32_t>((first + i) % bins_.size());
+      if (ExcessOf(*items_, bins_[bin]) > 0) return bin;
+    }
+  }
   if (Random(8) == 0) return static_cast<uint32_t>(Random(bins_.size()));
   if (terms_.synchronization == Synchronization::kAccumulated) {
     const auto rank = static_cast<uint32_t>(std::ranges::max_element(sums_) - sums_.begin());
@@ -213,6 +295,18 @@ uint32_t TreeSearch::PickCostliest() {
   }
   const size_t slot = Random(terms_.slots);
   uint32_t costliest = order_[slot * terms_.ranks];
+  const std::span<const SearchedLoad> searched = items_->searched_loads();
+  if (terms_.fixed_slots && !searched.empty()) {
+    // By the cost of rows, or by one phase.
+    const size_t load = Random(searched.size() + 1);
+    if (load < searched.size() && searched[load].per_unit > 0) {
+      for (size_t i = 1; i < terms_.ranks; ++i) {
+        const uint32_t bin = order_[slot * terms_.ranks + i];
+        if (bins_[bin].loads[load] > bins_[costliest].loads[load]) costliest = bin;
+      }
+      return costliest;
+    }
+  }
   for (size_t i = 1; i < terms_.ranks; ++i) {
     const uint32_t bin = order_[slot * terms_.ranks + i];
     if (bins_[bin].cost > bins_[costliest].cost) costliest = bin;
@@ -313,16 +407,148 @@ void TreeSearch::Put(uint32_t bin, TreeBin content) {
   since_best_.push_back({bin, std::move(content)});
 }
 
-void TreeSearch::Undo() {
-  while (!since_best_.empty()) {
+void TreeSearch::TakeBack(size_t puts) {
+  while (since_best_.size() > puts) {
     Former& former = since_best_.back();
+    if (terms_.synchronization == Synchronization::kAccumulated) {
+      sums_[RankOf(former.bin)] += former.content.cost - bins_[former.bin].cost;
+    }
     bins_[former.bin] = std::move(former.content);
     for (const uint32_t item : bins_[former.bin].items) bin_of_[item] = former.bin;
     since_best_.pop_back();
   }
+}
+
+void TreeSearch::Undo() {
+  TakeBack(0);
   CountSequences();
   Regroup();
   best_time_ = time_ = Time();
+}
+
+// What two bins have of searched loads, and what the step takes for it.
+struct TreeSearch::Loads {
+  Loads(const TreeSearch& search, uint32_t a, uint32_t b)
+      : searched(search.items_->searched_loads()),
+        of_a(search.bins_[a].loads),
+        of_b(search.bins_[b].loads),
+        weight(search.excess_weight_) {
+    outlooks.reserve(searched.size());
+    for (size_t load = 0; load < searched.size(); ++load) {
+      const double per_unit = searched[load].per_unit;
+      if (per_unit == 0) {
+        outlooks.emplace_back();
+        continue;
+      }
+      outlooks.push_back(
+          search.OutlookBy(a, b, [&](const TreeBin& bin) { return per_unit * bin.loads[load]; }));
+      const Outlook& outlook = outlooks.back();
+      floor += outlook.kind == Outlook::kOneSlot ? outlook.rest : outlook.rest_a + outlook.rest_b;
+    }
+    excess = Excess(of_a, of_b);
+  }
+
+  bool empty() const { return searched.empty(); }
+
+  double Excess(const LoadSums& x, const LoadSums& y) const {
+    double sum = 0;
+    for (size_t load = 0; load < searched.size(); ++load) {
+      const double most = searched[load].most;
+      if (x[load] > most) sum += x[load] / most - 1;
+      if (y[load] > most) sum += y[load] / most - 1;
+    }
+    return sum;
+  }
+
+  // Infinite where the bins would be further above limits than they are.
+  double Of(const LoadSums& x, const LoadSums& y) const {
+    const double above = Excess(x, y);
+    if (above > excess) return std::numeric_limits<double>::infinity();
+    double value = weight * above;
+    for (size_t load = 0; load < searched.size(); ++load) {
+      const double per_unit = searched[load].per_unit;
+      if (per_unit > 0) value += outlooks[load].Of(per_unit * x[load], per_unit * y[load]);
+    }
+    return value;
+  }
+  double Now() const { return empty() ? 0 : Of(of_a, of_b); }
+  // Where a gives the loads `from_a`, and b `from_b`.
+  double Traded(const double* from_a, const double* from_b) const {
+    LoadSums x = of_a;
+    LoadSums y = of_b;
+    for (size_t load = 0; load < searched.size(); ++load) {
+      const double to_b =
+          (from_a == nullptr ? 0 : from_a[load]) - (from_b == nullptr ? 0 : from_b[load]);
+      x[load] -= to_b;
+      y[load] += to_b;
+    }
+    return Of(x, y);
+  }
+
+  std::span<const SearchedLoad> searched;
+  const LoadSums& of_a;
+  const LoadSums& of_b;
+  double weight;
+  std::vector<Outlook> outlooks;
+  // What phases take whatever the two bins have.
+  double floor = 0;
+  double excess = 0;
+};
+
+// What chunks have of searched loads, one behind the other.
+void TreeSearch::LoadsOf(const TreeBin& bin, std::span<const Chunk> chunks,
+                         std::vector<double>& loads) const {
+  const size_t count = items_->searched_loads().size();
+  loads.assign(chunks.size() * count, 0);
+  for (size_t i = 0; i < chunks.size() && count > 0; ++i) {
+    for (uint32_t k = chunks[i].begin; k < chunks[i].end; ++k) {
+      const std::span<const double> of_item = items_->loads(bin.items[k]);
+      for (size_t load = 0; load < count; ++load) loads[i * count + load] += of_item[load];
+    }
+  }
+}
+
+// Puts the two bins in the place of those numbers; false, and nothing, if a deal does not allow it.
+bool TreeSearch::Take(uint32_t a, uint32_t b, TreeBin new_a, TreeBin new_b) {
+  const size_t before = since_best_.size();
+  Put(a, std::move(new_a));
+  Put(b, std::move(new_b));
+  if (terms_.dealt_limits_of != nullptr) {
+    const uint32_t slot_a = a % terms_.slots;
+    const uint32_t slot_b = b % terms_.slots;
+    if (slot_a != slot_b && !(DealsWithin(slot_a) && DealsWithin(slot_b))) {
+      TakeBack(before);
+      return false;
+    }
+  }
+  ++puts_;
+  // Sorting many bins takes longer than a trade.
+  if (terms_.synchronization == Synchronization::kLockstep && !terms_.fixed_slots &&
+      puts_ % (1 + bins_.size() / 64) == 0) {
+    Regroup();
+  }
+  time_ = Time();
+  if (time_ < best_time_) {
+    best_time_ = time_;
+    since_best_.clear();
+  }
+  return true;
+}
+
+// Exchanges two bins of different slots whole, if the step takes less than `limit` for them then.
+bool TreeSearch::TryWhole(uint32_t a, uint32_t b, double limit, const Outlook& outlook,
+                          const Loads& loads) {
+  const TreeBin& of_a = bins_[a];
+  const TreeBin& of_b = bins_[b];
+  if (a % terms_.slots == b % terms_.slots) return false;
+  if (RankOf(a) != RankOf(b) &&
+      (terms_.keeps_ranks || (terms_.keeps_counts && of_a.sequences != of_b.sequences))) {
+    return false;
+  }
+  if (outlook.Of(of_b.cost, of_a.cost) + loads.Of(of_b.loads, of_a.loads) >= limit) return false;
+  TreeBin new_a = of_b;
+  TreeBin new_b = of_a;
+  return Take(a, b, std::move(new_a), std::move(new_b));
 }
 
 // The best of all trades of chunks between two bins; taken if the step is longer by `slack` at
@@ -334,7 +560,13 @@ void TreeSearch::Try(uint32_t a, uint32_t b, double slack) {
   ChunksOf(of_a, of_b, offset, chunks_a_);
   ChunksOf(of_b, of_a, offset, chunks_b_);
   const Outlook outlook = OutlookOf(a, b);
-  const double now = outlook.Of(of_a.cost, of_b.cost);
+  const Loads loads(*this, a, b);
+  const size_t load_count = loads.searched.size();
+  LoadsOf(of_a, chunks_a_, loads_a_);
+  LoadsOf(of_b, chunks_b_, loads_b_);
+  const auto loads_of_a = [&](size_t i) { return loads_a_.data() + i * load_count; };
+  const auto loads_of_b = [&](size_t j) { return loads_b_.data() + j * load_count; };
+  const double now = outlook.Of(of_a.cost, of_b.cost) + loads.Now();
   std::array<Trade, kMostExact> best;
   size_t found = 0;
   const auto note = [&](size_t i, size_t j, double value) {
@@ -356,7 +588,8 @@ void TreeSearch::Try(uint32_t a, uint32_t b, double slack) {
     if (!keeps_counts(out.sequences)) continue;
     if (out.sequences == of_a.sequences && !terms_.may_empty) continue;
     if (of_b.tokens + out.in.tokens > terms_.capacity) continue;
-    const double value = outlook.Of(of_a.cost - out.out.cost, of_b.cost + out.in.cost);
+    double value = outlook.Of(of_a.cost - out.out.cost, of_b.cost + out.in.cost);
+    if (!loads.empty()) value += loads.Traded(loads_of_a(i), nullptr);
     if (value < limit) note(i, kNothing, value);
   }
   for (size_t j = 0; j < chunks_b_.size() && may_give; ++j) {
@@ -364,7 +597,8 @@ void TreeSearch::Try(uint32_t a, uint32_t b, double slack) {
     if (!keeps_counts(-int64_t{out.sequences})) continue;
     if (out.sequences == of_b.sequences && !terms_.may_empty) continue;
     if (of_a.tokens + out.in.tokens > terms_.capacity) continue;
-    const double value = outlook.Of(of_a.cost + out.in.cost, of_b.cost - out.out.cost);
+    double value = outlook.Of(of_a.cost + out.in.cost, of_b.cost - out.out.cost);
+    if (!loads.empty()) value += loads.Traded(nullptr, loads_of_b(j));
     if (value < limit) note(kNothing, j, value);
   }
   added_.clear();
@@ -382,14 +616,19 @@ void TreeSearch::Try(uint32_t a, uint32_t b, double slack) {
     double least = found == kMostExact ? std::min(limit, best[found - 1].value) : limit;
     size_t at = kNothing;
     for (size_t j = 0; j < values_.size(); ++j) {
-      if (values_[j] >= least) continue;
+      if (values_[j] + loads.floor >= least) continue;
       const Chunk& from_b = chunks_b_[j];
       if (!keeps_counts(int64_t{from_a.sequences} - from_b.sequences)) continue;
       if (of_a.tokens - from_a.out.tokens + from_b.in.tokens > terms_.capacity ||
           of_b.tokens - from_b.out.tokens + from_a.in.tokens > terms_.capacity) {
         continue;
       }
-      least = values_[j];
+      double value = values_[j];
+      if (!loads.empty()) {
+        value += loads.Traded(loads_of_a(i), loads_of_b(j));
+        if (value >= least) continue;
+      }
+      least = value;
       at = j;
     }
     if (at != kNothing) note(i, at, least);
@@ -404,23 +643,36 @@ void TreeSearch::Try(uint32_t a, uint32_t b, double slack) {
     if (!Fits(new_a)) continue;
     TreeBin new_b = Traded(*items_, of_b, from_b.begin, from_b.end,
                            std::span(of_a.items).subspan(from_a.begin, from_a.end - from_a.begin));
-    if (!Fits(new_b) || outlook.Of(new_a.cost, new_b.cost) >= limit) continue;
-    Put(a, std::move(new_a));
-    Put(b, std::move(new_b));
-    counts_.Give(RankOf(a), RankOf(b), int64_t{from_a.sequences} - from_b.sequences);
-    ++puts_;
-    // Sorting many bins takes longer than a trade.
-    if (terms_.synchronization == Synchronization::kLockstep &&
-        puts_ % (1 + bins_.size() / 64) == 0) {
-      Regroup();
+    if (!Fits(new_b)) continue;
+    double value = outlook.Of(new_a.cost, new_b.cost);
+    if (!loads.empty()) value += loads.Of(new_a.loads, new_b.loads);
+    if (value < limit && Take(a, b, std::move(new_a), std::move(new_b))) {
+      counts_.Give(RankOf(a), RankOf(b), int64_t{from_a.sequences} - from_b.sequences);
+      return;
     }
-    time_ = Time();
-    if (time_ < best_time_) {
-      best_time_ = time_;
-      since_best_.clear();
-    }
-    return;
   }
+  if (terms_.fixed_slots) TryWhole(a, b, limit, outlook, loads);
+}
+
+void TreeSearch::KeepLimits(const Allowance& allowance) {
+  for (uint64_t tries = kTriesToMend * bins_.size(); tries > 0; --tries) {
+    excess_ = 0;
+    uint32_t worst = 0;
+    double most = 0;
+    for (uint32_t bin = 0; bin < bins_.size(); ++bin) {
+      const double excess = movable(bin) ? ExcessOf(*items_, bins_[bin]) : 0;
+      excess_ += excess;
+      if (excess > most) {
+        most = excess;
+        worst = bin;
+      }
+    }
+    if (excess_ == 0 || allowance.stop_requested()) break;
+    allowance.Spend(kTicksAPair);
+    const uint32_t b = PickOther(worst);
+    if (b != worst && movable(b)) Try(worst, b, 0);
+  }
+  Undo();
 }
 
 void TreeSearch::Improve(uint64_t pairs, const Allowance& allowance) {

@@ -36,6 +36,19 @@ double CostOf(const TreeItems& items, const TreePiece& piece) {
   return BinOf(items, std::move(own)).cost;
 }
 
+// By which pieces are put first: what they cost, or where loads are limited and few tokens are
+// looked for, the greatest part that they take of what a bin may have.
+double SizeOf(const TreeItems& items, const TreeTerms& terms, PieceChoice choice,
+              const TreeBin& piece) {
+  const std::span<const SearchedLoad> searched = items.searched_loads();
+  if (choice != PieceChoice::kFewestTokens || searched.empty()) return CostWithPhases(items, piece);
+  double size = static_cast<double>(piece.tokens) / static_cast<double>(terms.capacity);
+  for (size_t load = 0; load < searched.size(); ++load) {
+    size = std::max(size, piece.loads[load] / searched[load].most);
+  }
+  return size;
+}
+
 // Halves the costliest pieces until there are so many; false if there are too few items.
 bool HalveUpTo(const TreeItems& items, size_t count, std::vector<TreePiece>& pieces) {
   std::set<std::pair<double, size_t>> by_cost;
@@ -130,15 +143,18 @@ class PieceFiller {
           !MayHave(counts_[RankOf(bin)] + alone.sequences)) {
         return false;
       }
+      if (!HasRoomForLoads(bins_[bin], alone)) return false;
       const TreeChange change = ChangeBy(items_, bins_[bin], added, of_piece);
       const uint64_t tokens = bins_[bin].tokens + change.tokens;
       const bool fits = tokens <= terms_.capacity || (bins_[bin].items.empty() && piece.count == 1);
-      if (!fits) return false;
+      if (!fits || !DealsWithin(items_, terms_, bins_, bin % terms_.slots, added)) return false;
       const std::pair<double, double> value =
           choice_ == PieceChoice::kFewestTokens
               ? std::pair(static_cast<double>(change.tokens), -static_cast<double>(tokens))
-              : std::pair((accumulates() ? sums_[RankOf(bin)] : bins_[bin].cost) + change.cost,
-                          0.0);
+              : std::pair(
+                    (accumulates() ? sums_[RankOf(bin)] : CostWithPhases(items_, bins_[bin])) +
+                        change.cost,
+                    0.0);
       if (best == kNone || value < least) {
         best = bin;
         least = value;
@@ -151,7 +167,9 @@ class PieceFiller {
           static_cast<double>(terms_.capacity) - static_cast<double>(alone.tokens - common_);
       auto next = choice_ == PieceChoice::kFewestTokens ? in_order_.lower_bound({{-room, 0}, 0})
                                                         : in_order_.begin();
-      for (int looks = 0; next != in_order_.end() && looks < kMostLooks; ++looks, ++next) {
+      const bool has_limits = !items_.searched_loads().empty() || terms_.dealt_limits_of != nullptr;
+      for (int looks = 0; next != in_order_.end() && (looks < kMostLooks || has_limits);
+           ++looks, ++next) {
         if (look(next->second)) break;
       }
       if (best == kNone) look(by_tokens_.begin()->second);
@@ -222,7 +240,15 @@ class PieceFiller {
   // The cheapest first, of the rank that has least; or the fullest.
   std::pair<double, double> KeyOf(uint32_t bin) const {
     if (choice_ == PieceChoice::kFewestTokens) return {-static_cast<double>(bins_[bin].tokens), 0};
-    return {accumulates() ? sums_[RankOf(bin)] : 0, bins_[bin].cost};
+    return {accumulates() ? sums_[RankOf(bin)] : 0, CostWithPhases(items_, bins_[bin])};
+  }
+  bool HasRoomForLoads(const TreeBin& bin, const TreeBin& added) const {
+    const std::span<const SearchedLoad> searched = items_.searched_loads();
+    for (size_t load = 0; load < searched.size(); ++load) {
+      if (bin.items.empty() && added.items.size() == 1) break;
+      if (bin.loads[load] + added.loads[load] > searched[load].most) return false;
+    }
+    return true;
   }
   void Enter(uint32_t bin) {
     if (!rank_of_.empty()) return;
@@ -336,7 +362,8 @@ std::optional<std::vector<TreeBin>> FillWithPieces(const TreeItems& items, const
       }
       std::vector<uint32_t> own(end - first);
       std::iota(own.begin(), own.end(), first);
-      by_cost.emplace_back(-BinOf(items, std::move(own)).cost, TreePiece{first, end - first});
+      by_cost.emplace_back(-SizeOf(items, terms, choice, BinOf(items, std::move(own))),
+                           TreePiece{first, end - first});
       first = end;
     }
   }

@@ -22,6 +22,9 @@ constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
 // More than a sequence takes on the wire.
 constexpr uint64_t kBytesOfASequence = 24;
 
+// Values that take as long to plan as a sequence.
+constexpr uint64_t kLoadsOfASequence = 4;
+
 uint64_t Add(uint64_t a, uint64_t b) { return a > kMost - b ? kMost : a + b; }
 
 uint64_t Multiply(uint64_t a, uint64_t b) { return b > 0 && a > kMost / b ? kMost : a * b; }
@@ -129,7 +132,10 @@ uint64_t LeastAnswerBytes(const RequestOutline& outline) {
 uint64_t CostOf(const RequestOutline& outline) {
   const uint64_t times = outline.shared_prefixes ? 2 : 1;
   const uint64_t sequences = Multiply(SequencesPlanned(outline), MostSizes(outline));
-  return std::max(Add(Multiply(times, sequences), LeastMicrobatches(outline)),
+  const uint64_t loads =
+      Multiply(Add(outline.load_values, outline.items), std::max<uint64_t>(outline.passes, 1)) /
+      kLoadsOfASequence;
+  return std::max(Add(Add(Multiply(times, sequences), loads), LeastMicrobatches(outline)),
                   outline.message_bytes / kBytesOfASequence);
 }
 
@@ -143,6 +149,11 @@ absl::Status CheckLimits(const RequestOutline& outline, const RequestLimits& lim
     status.Update(absl::InvalidArgumentError(
         absl::StrCat("manifest.lengths has ", outline.sequences, " sequences", in_all,
                      ", more than the server's max_sequences=", limits.max_sequences)));
+  }
+  if (outline.items > limits.max_sequences) {
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat("manifest.items has ", outline.items,
+                     " items, more than the server's max_sequences=", limits.max_sequences)));
   }
   // Each pass may have one for every sequence besides.
   if (const uint64_t least = LeastMicrobatches(outline), planned = SequencesPlanned(outline);

@@ -31,7 +31,8 @@ uint64_t LeastAnswerBytes(const RequestOutline& outline);
 // What counts against max_queued_sequences: sequences planned, and micro-batches that a request
 // asks for beside them. With dynamic_context a sequence counts once for each size that its group
 // may have, as all that is kept of it is by size; with shared_prefixes it counts twice, as plans
-// with and without sharing are tried. A message of many bytes is work whatever they are.
+// with and without sharing are tried; each of its loads, and each item, counts as a quarter of a
+// sequence. A message of many bytes is work whatever they are.
 uint64_t CostOf(const RequestOutline& outline);
 
 struct RequestLimits {
@@ -40,8 +41,9 @@ struct RequestLimits {
   uint64_t max_sequences = 1'500'000;
 };
 
-// InvalidArgument, naming field, value and limit, if there are too many sequences, passes, empty
-// micro-batches or reported ones, or an id is none (base/ids.h).
+// InvalidArgument, naming field, value and limit, if there are too many sequences or items, each of
+// which max_sequences limits, passes, empty micro-batches or reported ones, or an id is none
+// (base/ids.h).
 absl::Status CheckLimits(const RequestOutline& outline, const RequestLimits& limits);
 
 // ResourceExhausted, never to be tried again, naming size and limit, if the whole plan of a request

@@ -23,6 +23,10 @@ constexpr uint32_t VarintTag(int field) {
   return WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_VARINT);
 }
 
+constexpr uint32_t DoubleTag(int field) {
+  return WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_FIXED64);
+}
+
 // The bytes below 0x80, which are the last ones of varints.
 uint64_t CountVarintEnds(const uint8_t* data, size_t size) {
   constexpr uint64_t kOnes = 0x0101010101010101;
@@ -88,6 +92,28 @@ bool CountVarint(CodedInputStream& in, uint64_t* count) {
   return true;
 }
 
+// Doubles, of which a packed field with a size that is no multiple of theirs does not parse.
+bool CountPackedDoubles(CodedInputStream& in, uint64_t* count) {
+  int size = 0;
+  if (!in.ReadVarintSizeAsInt(&size)) return false;
+  *count += static_cast<uint64_t>(size) / sizeof(double);
+  return in.Skip(size);
+}
+
+bool CountDouble(CodedInputStream& in, uint64_t* count) {
+  ++*count;
+  return in.Skip(sizeof(double));
+}
+
+// A message whose field of this number has doubles.
+bool ReadDoubles(CodedInputStream& in, int field, uint64_t* count) {
+  return ReadMessage(in, [&](uint32_t tag) {
+    if (tag == DelimitedTag(field)) return CountPackedDoubles(in, count);
+    if (tag == DoubleTag(field)) return CountDouble(in, count);
+    return WireFormatLite::SkipField(&in, tag);
+  });
+}
+
 // A varint of 32 bits at most: what is beyond them the parser drops.
 bool ReadNumber(CodedInputStream& in, uint32_t* number) {
   uint64_t value = 0;
@@ -116,6 +142,10 @@ bool ReadManifest(CodedInputStream& in, RequestOutline* outline) {
         return CountPackedVarints(in, &prefixes);
       case VarintTag(v1::Manifest::kSharedPrefixesFieldNumber):
         return CountVarint(in, &prefixes);
+      case DelimitedTag(v1::Manifest::kLoadsFieldNumber):
+        return ReadDoubles(in, v1::Load::kValuesFieldNumber, &outline->load_values);
+      case DelimitedTag(v1::Manifest::kItemsFieldNumber):
+        return ReadDoubles(in, v1::LoadItems::kValuesFieldNumber, &outline->items);
       default:
         return WireFormatLite::SkipField(&in, tag);
     }
@@ -257,6 +287,12 @@ RequestOutline OutlineOf(const v1::PlanBatchRequest& request) {
   outline.sequences = static_cast<uint64_t>(request.manifest().lengths_size());
   outline.passes = static_cast<uint64_t>(request.passes_size());
   outline.shared_prefixes = request.manifest().shared_prefixes_size() > 0;
+  for (const v1::Load& load : request.manifest().loads()) {
+    outline.load_values += static_cast<uint64_t>(load.values_size());
+  }
+  for (const v1::LoadItems& items : request.manifest().items()) {
+    outline.items += static_cast<uint64_t>(items.values_size());
+  }
   outline.data_parallel = request.topology().data_parallel();
   outline.pipeline_parallel = request.topology().pipeline_parallel();
   outline.virtual_pipeline = request.topology().virtual_pipeline();

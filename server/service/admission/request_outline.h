@@ -50,6 +50,9 @@ struct RequestOutline {
   uint64_t passes = 0;
   // Whether manifest.shared_prefixes has entries.
   bool shared_prefixes = false;
+  // Values of all manifest.loads, and of all manifest.items, counted.
+  uint64_t load_values = 0;
+  uint64_t items = 0;
   // What decides how much work a plan is: the fields of these names, as on the wire; of passes, the
   // first kMaxPasses.
   uint32_t data_parallel = 0;

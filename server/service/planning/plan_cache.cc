@@ -10,6 +10,7 @@
 #include <cstring>
 #include <iterator>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,6 +41,17 @@ void RecordGroups(const v1::Topology& topology, uint64_t budget, const v1::PassP
   }
 }
 
+std::optional<double> LimitUse(const v1::Pass& pass, const PlanMetrics& metrics) {
+  std::optional<double> most;
+  for (const v1::LoadLimit& limit : pass.limits()) {
+    for (const LoadMetrics& load : metrics.loads) {
+      if (load.load != limit.load()) continue;
+      most = std::max(most.value_or(0), load.largest / limit.max_per_microbatch());
+    }
+  }
+  return most;
+}
+
 }  // namespace
 
 std::vector<PassRecord> RecordPasses(const v1::PlanBatchRequest& request,
@@ -52,6 +64,7 @@ std::vector<PassRecord> RecordPasses(const v1::PlanBatchRequest& request,
     pass.on_pipelines = request.topology().pipeline_parallel() > 1;
     // A plan has the passes of its request; what a test puts in its place may have others.
     if (i >= request.passes_size()) continue;
+    pass.load_limit_use = LimitUse(request.passes(i), pass.metrics);
     const uint64_t budget = request.passes(i).max_tokens_per_microbatch();
     if (response.passes(i).context_sizes_size() > 0) {
       RecordGroups(request.topology(), budget, response.passes(i), pass);
@@ -140,7 +153,12 @@ absl::StatusOr<grpc::ByteBuffer> CachedPlan::Answer(absl::Duration planning_time
 }
 
 size_t CachedPlan::bytes() const {
-  return body.Length() + kEntryBytes + passes.capacity() * sizeof(PassRecord);
+  size_t loads = 0;
+  for (const PassRecord& pass : passes) {
+    // Their names are kept with them.
+    loads += pass.metrics.loads.capacity() * (sizeof(LoadMetrics) + kMaxLoadName);
+  }
+  return body.Length() + kEntryBytes + passes.capacity() * sizeof(PassRecord) + loads;
 }
 
 PlanCache::PlanCache(size_t max_bytes, Metrics* metrics)

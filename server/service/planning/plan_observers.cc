@@ -28,7 +28,8 @@ std::shared_ptr<const v1::PlanBatchResponse> PlanOf(
 // About the memory that it takes, with the serialized form that some of its workers ask for.
 size_t Bytes(const JoinedPlan& joined) {
   return joined.plan.SpaceUsedLong() + joined.plan.ByteSizeLong() +
-         joined.worker_offsets.size() * sizeof(joined.worker_offsets[0]);
+         joined.worker_offsets.size() * sizeof(joined.worker_offsets[0]) +
+         joined.item_sequences.SpaceUsedExcludingSelfLong();
 }
 
 // Where memory runs out nobody is told, but whoever asked for the plan is answered.

@@ -198,6 +198,7 @@ absl::StatusOr<CallAnswer> JoinBatchCall::AnswerFor(const std::shared_ptr<const 
   SliceForRank(joined->plan, slice->data_parallel, slice->rank, response.mutable_plan());
   response.mutable_worker_offsets()->Add(joined->worker_offsets.begin(),
                                          joined->worker_offsets.end());
+  *response.mutable_item_sequences() = joined->item_sequences;
   absl::Status sendable = CheckSendable(response.ByteSizeLong(), planner_->max_message_bytes());
   if (!sendable.ok()) return sendable;
   absl::StatusOr<grpc::ByteBuffer> bytes = ToBytes(response);

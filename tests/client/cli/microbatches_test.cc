@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "batchplan/client.h"
+#include "client/cli/output/load_costs.h"
 #include "proto/batchplan/v1/convert.h"
 
 namespace batchplan::cli {
@@ -124,6 +125,64 @@ TEST(StepTime, ItAgreesWithThePlannersWhereSequencesShare) {
       laid += rank.laid_tokens;
     }
     EXPECT_EQ(laid, plan.metrics().laid_tokens());
+  }
+}
+
+TEST(StepTime, ItAgreesWithThePlannersWhereLoadsCost) {
+  const Client client(MakeInProcessConnection());
+  for (const v1::Synchronization synchronization :
+       {v1::SYNCHRONIZATION_LOCKSTEP, v1::SYNCHRONIZATION_ACCUMULATED}) {
+    v1::PlanBatchRequest request = Request();
+    request.set_synchronization(synchronization);
+    v1::Manifest& manifest = *request.mutable_manifest();
+    for (const char* name : {"together", "apart", "dealt"}) {
+      manifest.add_loads()->set_name(name);
+      v1::LoadCost* cost = request.mutable_cost_model()->add_loads();
+      cost->set_load(name);
+      cost->set_per_unit(3);
+    }
+    request.mutable_cost_model()->mutable_loads(1)->set_separate(true);
+    request.mutable_cost_model()->mutable_loads(2)->set_dealt(true);
+    v1::LoadItems* items = manifest.add_items();
+    items->set_load("dealt");
+    for (uint32_t i = 0; i < 60; ++i) {
+      manifest.mutable_loads(0)->add_values(i * 31 % 90);
+      manifest.mutable_loads(1)->add_values(i % 3 == 0 ? i * 47 % 300 : 0);
+      for (uint32_t k = 0; k < i % 4; ++k) {
+        items->add_sequences(i);
+        items->add_values(1 + (i + k) * 13 % 200);
+      }
+    }
+    const absl::StatusOr<v1::PlanBatchResponse> response = client.PlanBatch(request);
+    ASSERT_TRUE(response.ok()) << response.status();
+    const v1::PassPlan& plan = response->passes(0);
+    const PlanOptions options = ParseRequest(request)->options;
+    auto passes = ListPasses(options, *response);
+    ASSERT_TRUE(passes.ok()) << passes.status();
+    ASSERT_TRUE(AddLoadCosts(manifest, response->cost_model_used(), plan, &(*passes)[0]).ok());
+    const StepTimes times = PredictStepTimes((*passes)[0], plan, options, options.passes[0],
+                                             response->cost_model_used());
+    const double predicted = plan.metrics().predicted_step_time();
+    EXPECT_NEAR(
+        synchronization == v1::SYNCHRONIZATION_LOCKSTEP ? times.lockstep : times.accumulated,
+        predicted, 1e-9 * predicted);
+    double all = 0;
+    double most = 0;
+    const std::vector<RankLoad> ranks =
+        SumByRank((*passes)[0], plan, options, options.passes[0], response->cost_model_used());
+    for (const RankLoad& rank : ranks) all += rank.cost;
+    for (const RankLoad& rank : ranks) most = std::max(most, rank.cost);
+    // Over several mini-batches the plan adds up the most of each.
+    EXPECT_GE(plan.metrics().rank_cost_imbalance() + 1e-9, most * 4 / all);
+
+    v1::PassPlan other = plan;
+    other.mutable_item_ranks(0)->add_ranks(0);
+    EXPECT_EQ(AddLoadCosts(manifest, response->cost_model_used(), other, &(*passes)[0]).code(),
+              absl::StatusCode::kInvalidArgument);
+    other = plan;
+    other.set_sequence_index(3, 60);
+    EXPECT_EQ(AddLoadCosts(manifest, response->cost_model_used(), other, &(*passes)[0]).message(),
+              "the plan has sequence 60, but the request 60");
   }
 }
 

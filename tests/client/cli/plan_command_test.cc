@@ -279,6 +279,57 @@ TEST(PlanCommand, AnswersShareThePromptOfTheirGroup) {
   EXPECT_EQ(RunCli(with(shared, {"--scan", "sorted"}), lengths).exit_code, 1);
 }
 
+TEST(PlanCommand, LoadsComeIntoTheRequestAndTheTable) {
+  const std::string lengths = "500 100,50\n450 -\n420 80\n300 -\n310 20,20,20\n60 -\n";
+  const std::vector<std::string> flags = {
+      "plan",    "--lengths",     "-",       "--dp",        "2",           "--budget",       "1024",
+      "--loads", "patches:items", "--limit", "patches=400", "--load_cost", "patches=2:dealt"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = flags;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const v1::PlanBatchResponse plan = ParseJson(RunCli(with({"--format", "json"}), lengths));
+  const v1::PassPlan& pass = plan.passes(0);
+  ASSERT_EQ(pass.item_ranks_size(), 1);
+  EXPECT_EQ(pass.item_ranks(0).ranks_size(), 6);
+  ASSERT_EQ(pass.metrics().loads_size(), 1);
+  ASSERT_EQ(plan.cost_model_used().loads_size(), 1);
+  EXPECT_EQ(plan.cost_model_used().per_token(), 1) << "on top of the default costs";
+  const v1::PlanBatchResponse by_request = ParseJson(RunCli(
+      {"plan", "--request", "-", "--format", "json"},
+      R"({"manifest": {"lengths": [500, 450, 420, 300, 310, 60], "loads": [{"name": "patches"}],
+                       "items": [{"load": "patches", "sequences": [0, 0, 2, 4, 4, 4],
+                                  "values": [100, 50, 80, 20, 20, 20]}]},
+          "costModel": {"perToken": 1, "perTokenSquared": 4.069010416666667e-05,
+                        "loads": [{"load": "patches", "perUnit": 2, "dealt": true}]},
+          "topology": {"dataParallel": 2},
+          "passes": [{"maxTokensPerMicrobatch": 1024,
+                      "limits": [{"load": "patches", "maxPerMicrobatch": 400}]}]})"));
+  EXPECT_EQ(by_request.fingerprint(), plan.fingerprint());
+
+  const std::string table = RunCli(flags, lengths).out;
+  EXPECT_THAT(table, HasSubstr("load patches"));
+  EXPECT_THAT(table, HasSubstr(" of at most 400, mean "));
+  EXPECT_THAT(table, HasSubstr(" of the step time\n"));
+  const CliResult html = RunCli(with({"--format", "html"}), lengths);
+  EXPECT_THAT(html.out, HasSubstr("\"rankImbalance\""));
+  EXPECT_THAT(html.out, Not(HasSubstr("\"ranks\"")));
+
+  const CliResult over = RunCli(with({"--limit", "patches=90"}), lengths);
+  EXPECT_NE(over.exit_code, 0);
+  const CliResult unknown =
+      RunCli({"plan", "--lengths", "-", "--budget", "1024", "--limit", "frames=9"}, "5\n");
+  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("passes[0].limits[0].load is \"frames\""));
+  EXPECT_EQ(
+      ParseJson(RunCli({"plan", "--lengths", "-", "--budget", "9", "--kinds", "--format", "json"},
+                       "5 1\n4 0\n"))
+          .passes(0)
+          .sequence_index_size(),
+      2);
+}
+
 TEST(PlanCommand, ServerGivesTheSamePlan) {
   const TestServer server;
   const v1::PlanBatchResponse here = ParseJson(RunPlan({"--format", "json"}));

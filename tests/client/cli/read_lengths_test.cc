@@ -93,7 +93,7 @@ TEST(ReadLengths, TheLastTwoColumnsAreAPrefixAndWhoHasItToo) {
       "file:1: \"5 0\" has 2 columns; behind the length it must have a prefix and the earlier "
       "sequence that it is shared with");
   EXPECT_EQ(ErrorOf("5\n", {.has_prompt = true}),
-            "file:1: \"5\" has 1 column; behind the length it must have the prompt's");
+            "file:1: \"5\" has 1 column; behind the length it must have the prompt's length");
   EXPECT_EQ(ErrorOf("5 1 2 3 4\n", {.has_prompt = true}),
             "file:1: \"5 1 2 3 4\" has 5 columns; a line is a length, a length and a group, or a "
             "length, a group and a rank, and then the prompt's length");
@@ -101,6 +101,42 @@ TEST(ReadLengths, TheLastTwoColumnsAreAPrefixAndWhoHasItToo) {
             "file:2: \"7 x 0\": \"x\" is not a prefix: a whole number, 0 to 4294967295");
   EXPECT_EQ(ErrorOf("5 0 0\n7 1 -1\n", prefixes),
             "file:2: \"7 1 -1\": \"-1\" is not a sequence: a whole number, 0 to 4294967295");
+}
+
+TEST(ReadLengths, LoadsAndKindsComeLast) {
+  const LengthColumns columns = {
+      .has_kind = true,
+      .loads = {{.name = "frames"}, {.name = "patches", .has_items = true}, {.name = "cost"}}};
+  v1::Manifest manifest;
+  ASSERT_TRUE(Read("5 9 0 2.5 - 1e3\n7 9 2 0 64,32.5 7\n4 3 1 8 16 .5\n", &manifest, columns).ok());
+  EXPECT_THAT(manifest.group_ids(), ElementsAre(9, 9, 3));
+  EXPECT_THAT(manifest.kinds(), ElementsAre(0, 2, 1));
+  ASSERT_EQ(manifest.loads_size(), 3);
+  EXPECT_EQ(manifest.loads(0).name(), "frames");
+  EXPECT_THAT(manifest.loads(0).values(), ElementsAre(2.5, 0, 8));
+  EXPECT_EQ(manifest.loads(1).name(), "patches");
+  EXPECT_TRUE(manifest.loads(1).values().empty());
+  EXPECT_THAT(manifest.loads(2).values(), ElementsAre(1000, 7, 0.5));
+  ASSERT_EQ(manifest.items_size(), 1);
+  EXPECT_EQ(manifest.items(0).load(), "patches");
+  EXPECT_THAT(manifest.items(0).sequences(), ElementsAre(1, 1, 2));
+  EXPECT_THAT(manifest.items(0).values(), ElementsAre(64, 32.5, 16));
+  v1::Manifest behind_prompts;
+  ASSERT_TRUE(Read("5 9 1 3 2\n", &behind_prompts,
+                   {.is_age = true, .has_prompt = true, .loads = {{.name = "a"}}})
+                  .ok());
+  EXPECT_THAT(behind_prompts.ages(), ElementsAre(1));
+  EXPECT_THAT(behind_prompts.shared_prefixes(), ElementsAre(3));
+  EXPECT_THAT(behind_prompts.loads(0).values(), ElementsAre(2));
+  EXPECT_EQ(ErrorOf("5 1 2\n", columns),
+            "file:1: \"5 1 2\" has 3 columns; behind the length it must have a kind, frames, "
+            "patches, cost");
+  EXPECT_EQ(ErrorOf("5 1 x - 2\n", columns),
+            "file:1: \"5 1 x - 2\": \"x\" is not a number of \"frames\"");
+  EXPECT_EQ(ErrorOf("5 1 2 3,,4 2\n", columns),
+            "file:1: \"5 1 2 3,,4 2\": \"\" is not a number of \"patches\"");
+  EXPECT_EQ(ErrorOf("5 -1 2 - 2\n", columns),
+            "file:1: \"5 -1 2 - 2\": \"-1\" is not a kind: a whole number, 0 to 4294967295");
 }
 
 TEST(ReadLengths, ErrorsNameFileLineAndText) {

@@ -12,7 +12,8 @@ from batchplan import _plan
 _NO_METRICS = {
     _plan._camel(field.name): False if field.name == "certified_optimal" else 0
     for field in dataclasses.fields(batchplan.PlanMetrics)
-}
+    if field.name != "loads"
+} | {"loads": []}
 
 
 def slots_of_every_size(lengths, pool, per_rank, *, least=1, most=None, multiple=1, tensor_multiple=1):
@@ -75,6 +76,9 @@ class Planned:
 
     def shared_tokens(self, number):
         return _uint32s([])
+
+    def item_ranks(self, number):
+        return []
 
     def microbatch_offsets(self, number):
         return _uint32s(self._offsets)

@@ -100,7 +100,7 @@ for module in pkgutil.iter_modules(all.__path__):
 print(sorted({
     "torch", "ray", "transformers", "trl", "verl", "nemo_rl", "megatron", "roll", "mindspeed_rl", "areal", "slime",
     "miles", "axolotl", "open_instruct", "torchtitan", "unsloth", "skyrl", "openrlhf", "prime_rl", "swift",
-    "nemo_automodel"} & sys.modules.keys()))
+    "nemo_automodel", "art"} & sys.modules.keys()))
 """
     made = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert made.returncode == 0, made.stderr

@@ -101,19 +101,12 @@ def test_a_global_batch_is_planned_once(monkeypatch):
     assert len(planned) == 11
 
 
-@pytest.mark.parametrize("saved, loading", [(8, 9), (8, None), (None, 8)])
-def test_a_state_of_another_number_of_microbatches_is_refused(saved, loading):
-    state = sampler_of(microbatches_per_step=saved).state_dict()
-    with pytest.raises(ValueError, match=f"microbatches_per_step is {loading}; it was {saved}"):
-        sampler_of(microbatches_per_step=loading).load_state_dict(state)
-
-
 def test_a_state_without_a_number_of_microbatches_is_of_as_few_as_it_takes():
     state = sampler_of().state_dict()
     del state["microbatches_per_step"]
     sampler_of().load_state_dict(state)
-    with pytest.raises(ValueError, match="microbatches_per_step is 8; it was None"):
-        sampler_of(microbatches_per_step=8).load_state_dict(state)
+    with pytest.raises(ValueError, match="microbatches_per_step is 8; it was None when"):
+        sampler_of(microbatches_per_step=8).load_state_dict({**state, "slot": 1})
 
 
 def test_what_would_divide_the_batches_once_more_is_refused():

@@ -138,8 +138,8 @@ def test_another_iterator_goes_on_where_the_last_one_stopped():
 @pytest.mark.parametrize("option, value, named", [
     ("seed", 2, "seed is 2; it was 1"),
     ("shuffle", False, "shuffle is False; it was True"),
-    ("dp", 3, "dp is 3; it was 2"),
-    ("max_tokens", 2 * BUDGET, f"max_tokens is {2 * BUDGET}; it was {BUDGET} when"),
+    ("drop_last", True, "drop_last is True; it was False"),
+    ("window", 2, "window is 2; it was None"),
     ("cp", 2, "cp is 2; it was unset when"),
     ("preset", "nemo_rl_packing", "preset is nemo_rl_packing; it was unset when"),
     ("cost", batchplan.CostModel(2.0), "cost_model.per_microbatch is 0.0; it was unset when"),
@@ -156,6 +156,8 @@ def test_a_state_of_other_lengths_or_of_none_is_refused():
     state = sampler_of().state_dict()
     with pytest.raises(ValueError, match="lengths are not those of when"):
         BatchSampler(lengths_of(seed=1), BATCH, dp=2, max_tokens=BUDGET).load_state_dict(state)
+    with pytest.raises(ValueError, match="batch_size is 50; it was 40 when"):
+        sampler_of().load_state_dict({**state, "batch_size": 40})
     with pytest.raises(ValueError, match="planned_as is '0123'; must be what a state_dict has there"):
         sampler_of().load_state_dict({**state, "planned_as": "0123"})
     # However it is said.

@@ -8,6 +8,7 @@ import transformers
 import trl
 import two_processes
 from batchplan.integrations.transformers import plan_batches
+from batchplan.torch import Mixture
 from planned_training import BUDGET, SeenTrainer, arguments, before_5_17, dataset, interrupted, trainer_of
 from reference_kernels import convolved
 from tiny_llama import SEQUENCES, VOCABULARY, losses_alone, tiny_llama
@@ -228,3 +229,22 @@ def test_the_order_is_that_of_the_arguments(tmp_path):
 
     assert order(train_sampling_strategy="sequential") == [list(range(16))]
     assert order(seed=1) == order(seed=1) != order(seed=2) == order(seed=1, data_seed=2)
+
+
+def test_every_global_batch_holds_a_mixture_and_the_largest_comes_first(tmp_path):
+    lengths = numpy.random.default_rng(0).integers(5, 60, 100)
+    sources = numpy.arange(100) % 4 == 0
+    trainer = trainer_of(tmp_path, transformers.DataCollatorWithFlattening())
+    orders = []
+    for first in (False, True):
+        plan_batches(
+            trainer, lengths=lengths, max_tokens=400, mixture=Mixture(sources.astype(int)), largest_first=first)
+        batches = list(trainer._get_train_sampler())
+        steps = [numpy.concatenate(batches[begin : begin + SLOTS]) for begin in range(0, len(batches), SLOTS)]
+        assert sorted(numpy.concatenate(steps)) == list(range(100))
+        assert all(abs(sources[one].sum() - len(one) / 4) < 1 for one in steps)
+        orders.append([sorted(one.tolist()) for one in steps])
+    assert orders[1][1:] == [one for one in orders[0] if one != orders[1][0]]
+    for name, value in (("mixture", Mixture([0])), ("largest_first", True)):
+        with pytest.raises(ValueError, match=f"{name} is given; GRPOTrainer generates what it trains on"):
+            plan_batches(trl.GRPOTrainer, max_tokens=BUDGET, **{name: value})

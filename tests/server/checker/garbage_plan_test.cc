@@ -148,6 +148,46 @@ TEST(GarbagePlanTest, DisturbedPlansOfSharedPrefixesNeverCrashTheChecker) {
   }
 }
 
+// Also beside a selection, limits and kinds.
+TEST(GarbagePlanTest, DisturbedPlansOfLoadsNeverCrashTheChecker) {
+  for (const uint64_t seed : Seeds(20000)) {
+    RandomStream random(seed);
+    HandmadePlan handmade;
+    handmade.lengths = {5, 8, 6, 4};
+    handmade.kinds = {1, 0, 1, 1};
+    handmade.loads = {{.name = "a", .values = {3, 2, 4}, .has_items = true, .sequences = {0, 0, 2}},
+                      {.name = "b", .values = {1, 0, 5, 2}}};
+    handmade.options.topology.data_parallel = 2;
+    handmade.options.cost_model.loads = {{.load = "a", .per_unit = 1, .dealt = true},
+                                         {.load = "b", .per_unit = 1, .separate = true}};
+    PassOptions train = PackedPass("train", 16);
+    train.limits = {{"a", 6}, {"b", 6}};
+    train.kinds_per_slot = random.OneOf<KindsPerSlot>(
+        {KindsPerSlot::kAny, KindsPerSlot::kTogether, KindsPerSlot::kAlike});
+    handmade.options.passes = {train};
+    handmade.AddPass({{{{{0}, 5}, {{1}, 8}}, {{{2, 3}, 10}, {{}, 0}}}}, 1);
+    handmade.options.allow_empty_microbatches = true;
+    PassPlan& pass = handmade.plan.passes[0];
+    std::vector<uint32_t>* const arrays[] = {
+        &pass.item_ranks[0].ranks, &pass.sequence_index,   &pass.sequence_lengths,
+        &pass.microbatch_offsets,  &pass.row_widths,       &pass.microbatches_per_rank,
+        &handmade.kinds,           &handmade.lengths,      &handmade.loads[0].sequences,
+        &handmade.group_ids,       &handmade.plan.deferred};
+    for (uint64_t times = random.Between(1, 3); times > 0; --times) {
+      Disturb(random, *arrays[random.Between(0, std::size(arrays) - 1)]);
+    }
+    handmade.options.overlong = random.OneOf<OverlongPolicy>(
+        {OverlongPolicy::kReject, OverlongPolicy::kDrop, OverlongPolicy::kAlone});
+    if (random.Chance(10)) handmade.options.selection.emplace().sequences = 3;
+    if (random.Chance(10)) OptionsOf(handmade).limits[0].max_per_microbatch = 2;
+    if (random.Chance(5)) pass.item_ranks.clear();
+    if (random.Chance(5)) pass.metrics.loads.clear();
+    if (random.Chance(5)) handmade.options.topology.data_parallel = AnyNumber(random);
+    if (random.Chance(5)) handmade.options.topology.dynamic_context.emplace();
+    (void)handmade.Check();
+  }
+}
+
 TEST(GarbagePlanTest, DisturbedPlansNeverCrashTheChecker) {
   for (const uint64_t seed : Seeds(20000)) {
     RandomStream random(seed);

@@ -6,6 +6,7 @@
 
 #include "server/checker/check_plan.h"
 #include "server/planner/time/pipeline_time.h"
+#include "tests/server/checker/handmade_loads.h"
 #include "tests/support/naive_tokens.h"
 
 namespace batchplan::testing {
@@ -44,11 +45,27 @@ std::multiset<Token> UniqueTokens(const HandmadePlan& handmade,
   return all;
 }
 
+std::vector<SlotsOfRanks> SequencesOf(const HandmadePass& layout) {
+  std::vector<SlotsOfRanks> all;
+  for (const auto& ranks : layout) {
+    SlotsOfRanks& mini_batch = all.emplace_back();
+    for (const auto& slots : ranks) {
+      auto& rank = mini_batch.emplace_back();
+      for (const HandmadeMicrobatch& microbatch : slots) rank.push_back(microbatch.sequences);
+    }
+  }
+  return all;
+}
+
 // The metrics of plan.proto, each by its definition and over the nested layout, where the checker
 // works on the flat arrays. Adds the decision of each mini-batch, with its own slots alone.
 PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
                       const HandmadePass& layout, uint32_t multiple, uint32_t limit,
+                      const std::vector<LoadRanks>& item_ranks,
                       std::vector<MiniBatchDecision>& decisions) {
+  const Manifest manifest = handmade.manifest();
+  HandmadeLoads loads(manifest, handmade.options);
+  const std::vector<SlotsOfRanks> sequences_of = SequencesOf(layout);
   const CostModel& model = handmade.options.cost_model;
   const Topology& topology = handmade.options.topology;
   // Of the tokens behind the first `shared` ones of a sequence.
@@ -84,18 +101,23 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
   double over_budget = 0;
   double tokens_within = 0;
   double stage_work = 0;
-  for (const auto& ranks : layout) {
+  for (size_t mini_batch = 0; mini_batch < layout.size(); ++mini_batch) {
+    const auto& ranks = layout[mini_batch];
+    loads.Add(sequences_of[mini_batch], item_ranks);
     std::vector<double> costs;
     double most_tokens_here = 0;
     double most_cost_here = 0;
+    double most_time_here = 0;
     std::vector<double> slot_times(ranks.front().size(), 0);
     const double before = metrics.predicted_step_time;
-    for (const auto& slots : ranks) {
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      const auto& slots = ranks[rank];
       double rank_tokens = 0;
       double rank_cost = 0;
+      double dealt_cost = 0;
       for (size_t slot = 0; slot < slots.size(); ++slot) {
         const auto& [members, width, shared_tokens] = slots[slot];
-        double cost = model.per_microbatch;
+        double cost = model.per_microbatch + loads.in_rows()[rank][slot];
         uint64_t tokens = 0;
         uint64_t laid_tokens = 0;
         uint64_t aligned_tokens = 0;
@@ -111,6 +133,7 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
           const double computed = padded ? width : aligned;
           cost += cost_of(computed, shared) + exchange_of(computed, shared);
           ideal += shares ? model.per_sequence : cost_of(aligned, 0);
+          ideal += loads.CostOf(members[k]);
         }
         if (!padded) {
           cost += model.per_token * static_cast<double>(width - aligned_tokens) /
@@ -131,6 +154,9 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
         }
         rank_tokens += static_cast<double>(aligned_tokens);
         rank_cost += cost;
+        for (const HandmadePhase& phase : loads.phases()) {
+          (phase.dealt ? dealt_cost : rank_cost) += phase.costs[rank][slot];
+        }
         costs.push_back(cost);
         slot_times[slot] = std::max(slot_times[slot], cost);
       }
@@ -138,6 +164,7 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
       total_cost += rank_cost;
       most_tokens_here = std::max(most_tokens_here, rank_tokens);
       most_cost_here = std::max(most_cost_here, rank_cost);
+      most_time_here = std::max(most_time_here, rank_cost + dealt_cost);
     }
     if (shares) {
       const uint32_t budget = options.max_tokens_per_microbatch;
@@ -156,9 +183,16 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
       metrics.predicted_step_time += time.makespan;
       stage_work += time.work;
     } else if (handmade.options.synchronization == Synchronization::kAccumulated) {
-      metrics.predicted_step_time += most_cost_here;
+      metrics.predicted_step_time += most_time_here;
     } else {
       for (double time : slot_times) metrics.predicted_step_time += time;
+      for (const HandmadePhase& phase : loads.phases()) {
+        for (size_t slot = 0; slot < slot_times.size(); ++slot) {
+          double slowest = 0;
+          for (const auto& of_rank : phase.costs) slowest = std::max(slowest, of_rank[slot]);
+          metrics.predicted_step_time += slowest;
+        }
+      }
     }
     const auto slots = static_cast<uint32_t>(slot_times.size());
     decisions.push_back(
@@ -189,7 +223,7 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
   metrics.padding_removed =
       1 - static_cast<double>(metrics.scheduled_tokens) / static_cast<double>(metrics.naive_tokens);
   metrics.rank_token_imbalance = most_tokens * ranks / total_tokens;
-  metrics.rank_cost_imbalance = most_cost * ranks / total_cost;
+  metrics.rank_cost_imbalance = total_cost == 0 ? 1 : most_cost * ranks / total_cost;
   metrics.ideal_step_time = (ideal + model.per_microbatch * metrics.lower_bound_microbatches) /
                             ranks / topology.pipeline_parallel;
   if (topology.pipeline_parallel > 1) {
@@ -197,6 +231,7 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
   }
   metrics.lower_bound_step_time = metrics.ideal_step_time;
   metrics.step_efficiency = metrics.ideal_step_time / metrics.predicted_step_time;
+  metrics.loads = loads.Metrics();
   return metrics;
 }
 
@@ -225,7 +260,9 @@ void HandmadePlan::AddPass(const HandmadePass& layout, uint32_t length_multiple,
       }
     }
   }
-  pass.metrics = MetricsOf(*this, pass_options, layout, length_multiple, limit, pass.decisions);
+  pass.item_ranks = DealItems(manifest(), options.cost_model, SequencesOf(layout));
+  pass.metrics = MetricsOf(*this, pass_options, layout, length_multiple, limit, pass.item_ranks,
+                           pass.decisions);
   const auto taken = static_cast<double>(pass.sequence_index.size());
   for (const uint32_t sequence : pass.sequence_index) {
     pass.metrics.mean_length_taken += lengths[sequence] / taken;

@@ -12,6 +12,7 @@
 #include "server/planner/plan.h"
 #include "server/planner/request/manifest.h"
 #include "server/planner/request/options.h"
+#include "tests/support/owned_loads.h"
 
 namespace batchplan::testing {
 
@@ -37,15 +38,20 @@ struct HandmadePlan {
   Plan plan;
   std::vector<uint32_t> shared_prefixes = {};
   std::vector<uint32_t> shared_with = {};
+  std::vector<OwnedLoad> loads = {};
+  std::vector<uint32_t> kinds = {};
 
   // Views this plan, and lives no longer.
   Manifest manifest() const {
-    return {lengths, group_ids, pad_to, ranks, ages, shared_prefixes, shared_with};
+    Manifest view = {lengths, group_ids, pad_to, ranks, ages, shared_prefixes, shared_with};
+    ViewLoads(loads, &view);
+    view.kinds = kinds;
+    return view;
   }
 
   // Appends the next pass, with the metrics that its layout and plan.deferred have. Planned lengths
   // are cut to `limit`; the lower bound on micro-batches is the pass's own count. It shares if any
-  // of its micro-batches has shared tokens.
+  // of its micro-batches has shared tokens. Items of loads are dealt as the rule says.
   void AddPass(const HandmadePass& layout, uint32_t length_multiple, uint32_t limit = UINT32_MAX);
 
   absl::Status Check() const;

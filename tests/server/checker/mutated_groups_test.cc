@@ -115,6 +115,12 @@ INSTANTIATE_TEST_SUITE_P(
                    OptionsOf(p).max_tokens_per_microbatch = 32;
                  },
                  "passes[0].context_sizes has 4 entries, but topology.dynamic_context is not set"},
+        Mutation{"MetricsOfLoads",
+                 [](HandmadePlan& p) {
+                   p.loads = {{.name = "patches", .values = {1, 2, 3, 4, 5}}};
+                   MetricsOf(p).loads = {{.load = "patches", .largest = 5}};
+                 },
+                 "passes[0].metrics.loads has 1 entries, but there should be 0"},
         Mutation{"EmptyGroup", [](HandmadePlan& p) { PassOf(p).microbatch_offsets[3] = 2; },
                  "micro-batch 2 is empty (mini-batch 0, rank 2, slot 1), and empty ones are not"},
         Mutation{"GroupOfSequencesApart",

@@ -198,7 +198,9 @@ TEST(MutatedPassesTest, AMiniBatchWithoutSequencesIsNoMiniBatch) {
   handmade.AddPass({{{{{0}, 9}}}, {{{}}}}, 1);
   ExpectViolation(handmade, "plan check: passes[0] has no sequences in mini-batch 1");
   handmade.options.passes[0].max_tokens_per_microbatch = 8;
-  ExpectViolation(handmade, "plan check: every sequence is above the length limit 8 and dropped");
+  ExpectViolation(
+      handmade,
+      "plan check: every sequence is above the length limit 8 or a limit of a load, and dropped");
 }
 
 }  // namespace

@@ -82,6 +82,62 @@ TEST(PlannedPlanTest, EveryPlanOfSharedPrefixesIsAcceptedAndWithOneNumberChanged
   EXPECT_GT(changed, seeds.size() / 2);
 }
 
+TEST(PlannedPlanTest, EveryPlanOfLoadsIsAcceptedAndWithOneNumberChangedRejected) {
+  uint64_t changed = 0;
+  const std::vector<uint64_t> seeds = Seeds(600);
+  for (const uint64_t seed : seeds) {
+    GeneratedRequest request = GenerateRequest(seed);
+    if (seed % 3 == 0) AddSharedPrefixes(seed, &request);
+    if (seed % 4 == 0) AddSelection(seed, &request);
+    AddLoads(seed, &request);
+    absl::StatusOr<Plan> plan = MakePlan(request.manifest(), request.options);
+    if (!plan.ok()) continue;
+    const absl::Status status = CheckPlan(request.manifest(), request.options, *plan);
+    ASSERT_TRUE(status.ok()) << "seed " << seed << ": " << status << "\n" << request.Describe();
+    RandomStream random(seed);
+    const auto expect_rejected = [&] {
+      EXPECT_EQ(CheckPlan(request.manifest(), request.options, *plan).code(),
+                absl::StatusCode::kInternal)
+          << "seed " << seed << "\n"
+          << request.Describe();
+      ++changed;
+    };
+    PassPlan& pass = plan->passes[random.Between(0, plan->passes.size() - 1)];
+    for (LoadRanks& dealt : pass.item_ranks) {
+      if (dealt.ranks.empty()) continue;
+      uint32_t& rank = dealt.ranks[random.Between(0, dealt.ranks.size() - 1)];
+      const uint32_t before = rank;
+      rank = before ^ static_cast<uint32_t>(uint64_t{1} << random.Between(0, 31));
+      expect_rejected();
+      rank = before;
+    }
+    for (LoadMetrics& load : pass.metrics.loads) {
+      for (double* value : {&load.largest, &load.mean, &load.rank_imbalance, &load.separate_time}) {
+        const double before = *value;
+        *value = before == 0 ? pass.metrics.predicted_step_time : before * 1.01;
+        expect_rejected();
+        *value = before;
+      }
+    }
+  }
+  EXPECT_GT(changed, seeds.size());
+}
+
+TEST(PlannedPlanTest, APlanOfWhatCostsNothingIsAccepted) {
+  GeneratedRequest request;
+  request.lengths = {3, 4, 5};
+  request.loads = {{.name = "nothing", .values = {0, 0, 0}}};
+  request.options.topology.data_parallel = 2;
+  request.options.cost_model = {.per_token = 0, .per_token_squared = 0};
+  request.options.cost_model.loads = {{.load = "nothing", .per_unit = 1}};
+  request.options.passes.emplace_back().max_tokens_per_microbatch = 10;
+  const absl::StatusOr<Plan> plan = MakePlan(request.manifest(), request.options);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->passes[0].metrics.predicted_step_time, 0);
+  const absl::Status status = CheckPlan(request.manifest(), request.options, *plan);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
 // Each shares all but a token of the one before it, and has a row of its own or stands in a row of
 // all: neither is a matter of all pairs.
 TEST(PlannedPlanTest, ALongChainIsChecked) {

@@ -20,11 +20,13 @@
 namespace batchplan {
 namespace {
 
-TEST(SmallRequestsTest, ArePlannedExactlyIfAnyPlanExists) {
+// Of that many small requests those that can be planned are, and no others.
+void PlanSmallRequests(uint64_t count, bool with_loads) {
   uint64_t refused = 0;
-  const uint64_t requests = testing::Cases(20000);
-  for (const uint64_t seed : testing::Seeds(20000)) {
-    const testing::GeneratedRequest request = testing::GenerateSmallRequest(seed);
+  const uint64_t requests = testing::Cases(count);
+  for (const uint64_t seed : testing::Seeds(count)) {
+    testing::GeneratedRequest request = testing::GenerateSmallRequest(seed);
+    if (with_loads) testing::AddLoads(seed, &request);
     const bool satisfiable = testing::Satisfiable(request.manifest(), request.options);
     const auto plan = testing::MakeCheckedPlan(request.manifest(), request.options);
     ASSERT_EQ(plan.ok(), satisfiable) << "seed " << seed << ": " << plan.status() << "\n"
@@ -35,21 +37,28 @@ TEST(SmallRequestsTest, ArePlannedExactlyIfAnyPlanExists) {
           << "seed " << seed << ": " << plan.status() << "\n"
           << request.Describe();
     }
-    if (HasFailure()) FAIL() << "seed " << seed << "\n" << request.Describe();
+    if (::testing::Test::HasFailure()) FAIL() << "seed " << seed << "\n" << request.Describe();
   }
-  RecordProperty("refused", std::to_string(refused));
+  ::testing::Test::RecordProperty("refused", std::to_string(refused));
   std::cout << refused << " of " << requests << " small requests refused, as they must be\n";
   EXPECT_LT(refused, requests * 2 / 3);
   EXPECT_GT(refused, requests / 20);
 }
 
+TEST(SmallRequestsTest, ArePlannedExactlyIfAnyPlanExists) { PlanSmallRequests(20000, false); }
+
+TEST(SmallRequestsTest, WithLoadsArePlannedExactlyIfAnyPlanExists) {
+  PlanSmallRequests(5000, true);
+}
+
 class PresetRequestsTest : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(PresetRequestsTest, GetAPlanThatKeepsEveryPromiseOrAClearRefusal) {
+void PlanPresetRequests(const std::string& preset, uint64_t count, bool with_loads) {
   uint64_t refused = 0;
-  const uint64_t requests = testing::Cases(1000);
-  for (const uint64_t seed : testing::Seeds(1000)) {
-    const testing::GeneratedRequest request = testing::GeneratePresetRequest(GetParam(), seed);
+  const uint64_t requests = testing::Cases(count);
+  for (const uint64_t seed : testing::Seeds(count)) {
+    testing::GeneratedRequest request = testing::GeneratePresetRequest(preset, seed);
+    if (with_loads) testing::AddLoads(seed, &request);
     const auto plan = testing::MakeCheckedPlan(request.manifest(), request.options);
     if (!plan.ok()) {
       ++refused;
@@ -57,11 +66,19 @@ TEST_P(PresetRequestsTest, GetAPlanThatKeepsEveryPromiseOrAClearRefusal) {
           << "seed " << seed << ": " << plan.status() << "\n"
           << request.Describe();
     }
-    if (HasFailure()) FAIL() << "seed " << seed << "\n" << request.Describe();
+    if (::testing::Test::HasFailure()) FAIL() << "seed " << seed << "\n" << request.Describe();
   }
-  RecordProperty("refused", std::to_string(refused));
-  std::cout << GetParam() << ": " << refused << " of " << requests << " requests refused\n";
+  ::testing::Test::RecordProperty("refused", std::to_string(refused));
+  std::cout << preset << ": " << refused << " of " << requests << " requests refused\n";
   EXPECT_LT(refused, requests / 2);
+}
+
+TEST_P(PresetRequestsTest, GetAPlanThatKeepsEveryPromiseOrAClearRefusal) {
+  PlanPresetRequests(GetParam(), 1000, false);
+}
+
+TEST_P(PresetRequestsTest, WithLoadsGetAPlanThatKeepsEveryPromiseOrAClearRefusal) {
+  PlanPresetRequests(GetParam(), 300, true);
 }
 
 std::vector<std::string> AllPresets() { return {kPresetNames.begin(), kPresetNames.end()}; }
@@ -88,9 +105,35 @@ TEST(RandomRequestsTest, GetAPlanThatKeepsEveryPromiseOrAnInvalidArgument) {
   EXPECT_LT(refused, requests / 2);
 }
 
+// Beside all that they combine with.
+TEST(RandomRequestsTest, WithLoadsGetAPlanThatKeepsEveryPromiseOrAClearRefusal) {
+  uint64_t refused = 0;
+  const uint64_t requests = testing::Cases(2000);
+  for (const uint64_t seed : testing::Seeds(2000)) {
+    testing::GeneratedRequest request =
+        seed % 12 == 5 ? testing::GenerateDynamicRequest(seed) : testing::GenerateRequest(seed);
+    if (seed % 3 == 0) testing::AddSharedPrefixes(seed, &request);
+    if (seed % 4 == 0) testing::AddSelection(seed, &request);
+    if (seed % 4 == 1) request.options.mini_batches.max_delay = static_cast<uint32_t>(seed % 3);
+    testing::AddLoads(seed, &request);
+    const auto plan = testing::MakeCheckedPlan(request.manifest(), request.options);
+    if (!plan.ok()) {
+      ++refused;
+      ASSERT_TRUE(testing::IsClearRefusal(plan.status()))
+          << "seed " << seed << ": " << plan.status() << "\n"
+          << request.Describe();
+    }
+    if (HasFailure()) FAIL() << "seed " << seed << "\n" << request.Describe();
+  }
+  RecordProperty("refused", std::to_string(refused));
+  std::cout << refused << " of " << requests << " requests with loads refused\n";
+  EXPECT_LT(refused, requests / 2);
+}
+
 TEST(RandomRequestsTest, ArePlannedAlikeTwice) {
   for (const uint64_t seed : testing::Seeds(500)) {
-    const testing::GeneratedRequest request = testing::GenerateRequest(seed);
+    testing::GeneratedRequest request = testing::GenerateRequest(seed);
+    if (seed % 5 == 0) testing::AddLoads(seed, &request);
     const auto first = MakePlan(request.manifest(), request.options);
     const auto second = MakePlan(request.manifest(), request.options);
     ASSERT_EQ(first.status(), second.status());

@@ -81,6 +81,23 @@ TEST(PartTest, WhatIsWrongIsNamedWithItsValueAndLimit) {
        [](v1::JoinBatchRequest& r) { r.mutable_request()->mutable_manifest()->add_ranks(0); }},
       {"request.manifest.ages has 1 entries, but lengths has 0",
        [](v1::JoinBatchRequest& r) { r.mutable_request()->mutable_manifest()->add_ages(0); }},
+      {"request.manifest.kinds has 1 entries, but manifest.lengths has 0",
+       [](v1::JoinBatchRequest& r) { r.mutable_request()->mutable_manifest()->add_kinds(0); }},
+      {"request.manifest.loads[0].values of \"patches\" has 1 entries",
+       [](v1::JoinBatchRequest& r) {
+         v1::Load& load = *r.mutable_request()->mutable_manifest()->add_loads();
+         load.set_name("patches");
+         load.add_values(1);
+       }},
+      {"request.manifest.items[0].sequences[0] is 1, but manifest.lengths has 1 sequences",
+       [](v1::JoinBatchRequest& r) {
+         v1::Manifest& manifest = *r.mutable_request()->mutable_manifest();
+         manifest.add_lengths(5);
+         manifest.add_loads()->set_name("patches");
+         manifest.add_items()->set_load("patches");
+         manifest.mutable_items(0)->add_sequences(1);
+         manifest.mutable_items(0)->add_values(1);
+       }},
       {"request.manifest.shared_prefixes has 1 entries, but lengths has 0",
        [](v1::JoinBatchRequest& r) {
          r.mutable_request()->mutable_manifest()->add_shared_prefixes(0);
@@ -145,6 +162,23 @@ TEST(PartTest, TheLargestWorldIsValid) {
   EXPECT_TRUE(ValidateJoin(Request(0, 1)).ok());
 }
 
+// What all of a request's loads become once those of a part, which begins at `first`, are behind.
+void AppendLoads(const v1::Manifest& part, uint32_t first, v1::Manifest& whole) {
+  if (whole.loads().empty()) {
+    for (const v1::Load& load : part.loads()) whole.add_loads()->set_name(load.name());
+    for (const v1::LoadItems& items : part.items()) whole.add_items()->set_load(items.load());
+  }
+  for (int i = 0; i < part.loads_size(); ++i) {
+    for (const double value : part.loads(i).values()) whole.mutable_loads(i)->add_values(value);
+  }
+  for (int i = 0; i < part.items_size(); ++i) {
+    for (const uint32_t own : part.items(i).sequences()) {
+      whole.mutable_items(i)->add_sequences(first + own);
+    }
+    for (const double value : part.items(i).values()) whole.mutable_items(i)->add_values(value);
+  }
+}
+
 TEST(PartTest, PartsAddUpToTheWholeRequest) {
   for (const uint64_t seed : Seeds(200)) {
     RandomStream random(seed);
@@ -154,6 +188,9 @@ TEST(PartTest, PartsAddUpToTheWholeRequest) {
     const bool aged = random.Chance(50);
     const bool shares = random.Chance(50);
     const bool says_with = shares && (!grouped || random.Chance(50));
+    const bool of_kinds = random.Chance(50);
+    const bool loaded = random.Chance(50);
+    const bool itemized = random.Chance(50);
     v1::PlanBatchRequest expected = Request().request();
     std::vector<uint32_t> offsets = {0};
     std::vector<std::string> contents;
@@ -162,11 +199,24 @@ TEST(PartTest, PartsAddUpToTheWholeRequest) {
       v1::JoinBatchRequest request = Request(worker, world_size);
       v1::Manifest& part = *request.mutable_request()->mutable_manifest();
       const uint64_t sequences = random.Chance(30) ? 0 : random.Between(1, 20);
+      // A worker without sequences may leave them out.
+      const bool names = sequences > 0 || random.Chance(50);
+      if (loaded && names) part.add_loads()->set_name("frames");
+      if (itemized && names) {
+        part.add_loads()->set_name("patches");
+        part.add_items()->set_load("patches");
+      }
       for (uint64_t i = 0; i < sequences; ++i) {
         part.add_lengths(static_cast<uint32_t>(random.Between(1, 4096)));
         if (grouped) part.add_group_ids(static_cast<uint32_t>(random.Between(0, 5)));
         if (dispatched) part.add_ranks(0);
         if (aged) part.add_ages(static_cast<uint32_t>(random.Between(0, 9)));
+        if (of_kinds) part.add_kinds(static_cast<uint32_t>(random.Between(0, 2)));
+        if (loaded) part.mutable_loads(0)->add_values(static_cast<double>(random.Between(0, 9)));
+        for (uint64_t k = itemized ? random.Between(0, 2) : 0; k > 0; --k) {
+          part.mutable_items(0)->add_sequences(static_cast<uint32_t>(i));
+          part.mutable_items(0)->add_values(static_cast<double>(random.Between(0, 9)));
+        }
         if (shares)
           part.add_shared_prefixes(i > 0 ? static_cast<uint32_t>(random.Between(0, 1)) : 0);
         if (says_with) {
@@ -182,6 +232,8 @@ TEST(PartTest, PartsAddUpToTheWholeRequest) {
       expected.mutable_manifest()->mutable_ranks()->MergeFrom(part.ranks());
       expected.mutable_manifest()->mutable_ages()->MergeFrom(part.ages());
       expected.mutable_manifest()->mutable_shared_prefixes()->MergeFrom(part.shared_prefixes());
+      expected.mutable_manifest()->mutable_kinds()->MergeFrom(part.kinds());
+      if (sequences > 0) AppendLoads(part, offsets.back(), *expected.mutable_manifest());
       offsets.push_back(offsets.back() + static_cast<uint32_t>(sequences));
       ASSERT_TRUE(ValidateJoin(request).ok());
       const StepPart made = MakePart(std::move(request));
@@ -200,7 +252,8 @@ TEST(PartTest, PartsAddUpToTheWholeRequest) {
 }
 
 TEST(PartTest, ArraysInSomePartsOnlyAreRefusedByTheWorkersNames) {
-  for (const std::string name : {"group_ids", "ranks", "ages", "shared_prefixes", "shared_with"}) {
+  for (const std::string name :
+       {"group_ids", "ranks", "ages", "shared_prefixes", "shared_with", "kinds"}) {
     std::vector<StepPart> parts;
     for (uint32_t worker = 0; worker < 4; ++worker) {
       v1::JoinBatchRequest request = Request(worker);
@@ -221,6 +274,65 @@ TEST(PartTest, ArraysInSomePartsOnlyAreRefusedByTheWorkersNames) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("manifest." + name + " has"));
     EXPECT_THAT(std::string(status.message()), HasSubstr("worker 2's part and none in worker 1's"));
   }
+}
+
+TEST(PartTest, OtherLoadsAreRefusedByTheirAndTheWorkersNames) {
+  const auto error = [](const std::vector<std::string>& first, const std::vector<std::string>& last,
+                        bool items) {
+    std::vector<StepPart> parts;
+    for (uint32_t worker = 0; worker < 3; ++worker) {
+      v1::JoinBatchRequest request = Request(worker, 3);
+      v1::Manifest& manifest = *request.mutable_request()->mutable_manifest();
+      // The one between has no sequences, and none of the loads.
+      if (worker != 1) manifest.add_lengths(10);
+      for (const std::string& name : worker == 0 ? first : last) {
+        if (worker == 1) continue;
+        manifest.add_loads()->set_name(name);
+        if (items) {
+          manifest.add_items()->set_load(name);
+        } else {
+          manifest.mutable_loads(manifest.loads_size() - 1)->add_values(1);
+        }
+      }
+      // Parts of the same names, which are items in one and numbers in the other.
+      if (items && worker == 2) manifest.clear_items();
+      parts.push_back(MakePart(std::move(request)));
+    }
+    const absl::StatusOr<WholeRequest> whole =
+        AssembleRequest({.job_id = "job", .step = 7}, parts[0].terms,
+                        {parts[0].content, parts[1].content, parts[2].content}, kAnyNumber);
+    if (whole.ok()) return std::string();
+    EXPECT_EQ(whole.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(whole.status().message());
+  };
+  EXPECT_EQ(error({"a", "b"}, {"a", "b"}, false), "");
+  EXPECT_THAT(error({"a", "b"}, {"a", "c"}, false),
+              HasSubstr("request.manifest.loads[1].name is \"b\" in worker 0's part and \"c\" in "
+                        "worker 2's; all workers with sequences give the same names"));
+  EXPECT_THAT(error({"a", "b"}, {"b", "a"}, false),
+              HasSubstr("loads[0].name is \"a\" in worker 0"));
+  EXPECT_THAT(error({"a"}, {}, false),
+              HasSubstr("loads[0].name is \"a\" in worker 0's part and none in worker 2's"));
+  EXPECT_THAT(error({"a"}, {"a"}, true),
+              HasSubstr("items[0].load is \"a\" in worker 0's part and none in worker 2's"));
+}
+
+TEST(PartTest, TooManyItemsTogetherAreThisServersLimit) {
+  v1::JoinBatchRequest request = Request(0, 2);
+  v1::Manifest& manifest = *request.mutable_request()->mutable_manifest();
+  manifest.add_lengths(7);
+  manifest.add_loads()->set_name("patches");
+  manifest.add_items()->set_load("patches");
+  for (int i = 0; i < 3; ++i) {
+    manifest.mutable_items(0)->add_sequences(0);
+    manifest.mutable_items(0)->add_values(1);
+  }
+  const StepPart part = MakePart(request);
+  const std::vector<std::string> contents = {part.content, part.content};
+  EXPECT_TRUE(AssembleRequest({.job_id = "job"}, part.terms, contents, 6).ok());
+  const absl::Status status = AssembleRequest({.job_id = "job"}, part.terms, contents, 5).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("6 items, more than the server's max_seq"));
 }
 
 // The limit is this server's: it must not become the step's outcome, as InvalidArgument would.

@@ -52,6 +52,9 @@ TEST(SliceTest, TheSlicesOfAllRanksPutTogetherAreThePlan) {
     ++planned;
     v1::PlanBatchResponse whole;
     FillResponse(*plan, absl::Milliseconds(3), &whole);
+    v1::LoadRanks* items = whole.mutable_passes(0)->add_item_ranks();
+    items->set_load("patches");
+    for (uint32_t i = 0; i < seed % 5; ++i) items->add_ranks(i);
     const uint32_t ranks = request.options.topology.data_parallel;
     std::vector<v1::PlanBatchResponse> slices(ranks);
     for (uint32_t rank = 0; rank < ranks; ++rank) {

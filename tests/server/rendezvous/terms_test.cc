@@ -39,6 +39,11 @@ TEST(TermsTest, WhatIsAWorkersOwnIsNoTerm) {
   other.mutable_request()->mutable_manifest()->add_group_ids(5);
   other.mutable_request()->mutable_manifest()->add_ranks(0);
   other.mutable_request()->mutable_manifest()->add_ages(0);
+  other.mutable_request()->mutable_manifest()->add_shared_prefixes(0);
+  other.mutable_request()->mutable_manifest()->add_shared_with(0);
+  other.mutable_request()->mutable_manifest()->add_kinds(1);
+  other.mutable_request()->mutable_manifest()->add_loads()->set_name("patches");
+  other.mutable_request()->mutable_manifest()->add_items()->set_load("patches");
   EXPECT_EQ(SerializeTerms(other), terms);
   // Also where a worker without sequences has no manifest at all.
   other.mutable_request()->clear_manifest();

@@ -272,6 +272,29 @@ TEST(MetricsTest, WhatWaitsIsCounted) {
   EXPECT_THAT(Text(metrics), Not(HasSubstr("grpo")));
 }
 
+TEST(MetricsTest, OfLoadsTheWorstIsObserved) {
+  Metrics metrics("1", {.max_labels = 2});
+  const absl::Time start = absl::FromUnixSeconds(1'000'000);
+  PassRecord pass;
+  pass.metrics.loads = {{.load = "patches", .rank_imbalance = 1.25},
+                        {.load = "frames", .rank_imbalance = 1.75}};
+  metrics.RecordPlan({.job_id = "images", .passes = {&pass, 1}}, start);
+  pass.load_limit_use = 0.5;
+  metrics.RecordPlan({.job_id = "images", .passes = {&pass, 1}}, start);
+  const PassRecord without;
+  metrics.RecordPlan({.job_id = "sft", .passes = {&without, 1}}, start);
+  const std::string text = Text(metrics);
+  for (const char* line : {"batchplan_job_load_imbalance_sum{job_id=\"images\"} 3.5\n",
+                           "batchplan_job_load_imbalance_count{job_id=\"images\"} 2\n",
+                           "batchplan_job_load_limit_use_sum{job_id=\"images\"} 0.5\n",
+                           "batchplan_job_load_limit_use_count{job_id=\"images\"} 1\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("load_imbalance_count{job_id=\"sft\"}")));
+  metrics.RecordJobError("dpo", start + absl::Hours(2));
+  EXPECT_THAT(Text(metrics), Not(HasSubstr("images")));
+}
+
 TEST(MetricsTest, JobsWithoutPipelinesHaveNoBubbles) {
   Metrics metrics("1", {.max_labels = 2});
   const absl::Time start = absl::FromUnixSeconds(1'000'000);
@@ -402,6 +425,8 @@ TEST(MetricsTest, TheCatalogIsWhatIsExported) {
   Metrics metrics("1");
   PassRecord pass{.on_pipelines = true};
   pass.groups.fill({.groups = 1, .tokens = 1});
+  pass.metrics.loads = {{.load = "patches"}};
+  pass.load_limit_use = 1;
   metrics.RecordPlan({.job_id = "grpo", .passes = {&pass, 1}, .waiting = {.mean_age = 1}},
                      absl::UnixEpoch());
   FitRecord fit;

@@ -20,6 +20,27 @@ std::mt19937_64 RandomOf(const Job& job, uint32_t worker, uint64_t step) {
   return std::mt19937_64(seed);
 }
 
+void AddPatches(double limit, std::mt19937_64& random, v1::PlanBatchRequest* request) {
+  constexpr char kPatches[] = "patches";
+  v1::Load* patches = request->mutable_manifest()->add_loads();
+  patches->set_name(kPatches);
+  std::bernoulli_distribution has_image(1.0 / 3);
+  std::uniform_int_distribution<uint32_t> size(256, 4096);
+  for (int i = 0; i < request->manifest().lengths_size(); ++i) {
+    patches->add_values(has_image(random) ? size(random) : 0);
+  }
+  v1::CostModel* costs = request->mutable_cost_model();
+  costs->set_per_token(1);
+  costs->set_per_token_squared(1.0 / 24576);
+  v1::LoadCost* encoder = costs->add_loads();
+  encoder->set_load(kPatches);
+  encoder->set_per_unit(0.2);
+  encoder->set_separate(true);
+  v1::LoadLimit* most = request->mutable_passes(0)->add_limits();
+  most->set_load(kPatches);
+  most->set_max_per_microbatch(limit);
+}
+
 v1::PlanBatchRequest RequestOf(const Job& job, uint32_t worker, uint64_t step, bool fitted) {
   v1::PlanBatchRequest request;
   request.set_job_id(job.name);
@@ -49,6 +70,7 @@ v1::PlanBatchRequest RequestOf(const Job& job, uint32_t worker, uint64_t step, b
     request.mutable_selection()->set_max_age(kMaxAge);
     request.mutable_selection()->set_max_overtaking(job.taken / 4);
   }
+  if (job.patch_limit > 0) AddPatches(job.patch_limit, random, &request);
   if (job.overlong_every > 0 && step % job.overlong_every == 0) {
     request.mutable_manifest()->add_lengths(job.budget + 1);
   }
@@ -174,6 +196,11 @@ std::vector<Job> DemoJobs() {
        .sequences = 768,
        .median = 900,
        .taken = 512},
+      {.name = "sft-images",
+       .preset = "balanced",
+       .sequences = 256,
+       .median = 700,
+       .patch_limit = 24576},
       // Padded, few sequences at a time, and now and then one that does not fit.
       {.name = "sft-misconfigured",
        .preset = "nemo_rl_dynamic",

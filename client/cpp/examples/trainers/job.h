@@ -36,14 +36,17 @@ struct Job {
   uint32_t max_sequences_per_microbatch = 0;
   // Of the sequences that wait, chosen by the planner, by one worker; 0: all of them.
   uint32_t taken = 0;
+  // The most that a micro-batch has of the patches of images, which a third of the sequences have,
+  // and an encoder computes before the rest; 0: there are no images.
+  double patch_limit = 0;
   // Every so many steps a sequence is longer than the budget; 0: never.
   uint32_t overlong_every = 0;
 };
 
 // Those of a cluster that has something to show: reinforcement learning whose workers join and
 // report, documents, pairs, a model in stages, long reasoning on context-parallel groups that
-// differ in size, asynchronous reinforcement learning that takes a part of what waits, and one that
-// is badly configured.
+// differ in size, asynchronous reinforcement learning that takes a part of what waits, text with
+// images, and one that is badly configured.
 std::vector<Job> DemoJobs();
 
 // What a worker does at a step: asks for the plan, made with what is `fitted` or not, and where the

@@ -32,14 +32,16 @@ from batchplan._options import (
     DEFAULT_COST,
     CostModel,
     DynamicContext,
+    LoadCost,
     Pass,
     Pipeline,
     PlanOptions,
     Selection,
 )
-from batchplan._micro_batch import MicroBatch
+from batchplan._micro_batch import DealtItems, MicroBatch
 from batchplan._plan import (
     ExcludedSequence,
+    LoadMetrics,
     MiniBatchDecision,
     PassPlan,
     Plan,
@@ -57,6 +59,7 @@ __all__ = [
     "Client",
     "Comparison",
     "CostModel",
+    "DealtItems",
     "DeadlineExceeded",
     "DynamicContext",
     "Error",
@@ -64,6 +67,8 @@ __all__ = [
     "FailedPrecondition",
     "Fit",
     "InvalidRequest",
+    "LoadCost",
+    "LoadMetrics",
     "MicroBatch",
     "MicroBatchTiming",
     "MiniBatchDecision",

@@ -72,7 +72,12 @@ def plan_call(
         _core.CallKind.PLAN,
         "PlanBatch",
         _core.encode_plan_batch(request_json, request.arrays),
-        lambda answer: Plan(_core.decode_plan_batch(answer, request.ranks), request_json, _BY_SERVER),
+        lambda answer: Plan(
+            _core.decode_plan_batch(answer, request.ranks),
+            request_json,
+            _BY_SERVER,
+            item_sequences=request.item_sequences,
+        ),
         None if needs_server else lambda seconds, stop: plan_request(request, seconds, stop),
     )
 
@@ -110,9 +115,14 @@ def join_call(
     slice_of = None if own is None else range(own, own + 1)
 
     def read(answer: bytes) -> Plan:
-        planned, worker_offsets = _core.decode_join_batch(answer, ranks)
+        planned, worker_offsets, item_sequences = _core.decode_join_batch(answer, ranks)
         return Plan(
-            planned, to_json(of_batch), _BY_SERVER, ranks=slice_of, worker_offsets=worker_offsets
+            planned,
+            to_json(of_batch),
+            _BY_SERVER,
+            ranks=slice_of,
+            worker_offsets=worker_offsets,
+            item_sequences=dict(item_sequences),
         )
 
     return Call(

@@ -5,8 +5,19 @@ import numpy
 from numpy.typing import NDArray
 
 _Uint32s = NDArray[numpy.uint32]
-# Of the manifest: lengths, group_ids, ranks, ages, shared_prefixes, shared_with.
-_Arrays = tuple[_Uint32s, _Uint32s, _Uint32s, _Uint32s, _Uint32s, _Uint32s]
+_Float64s = NDArray[numpy.float64]
+# Of the manifest: lengths, group_ids, ranks, ages, shared_prefixes, shared_with, kinds, loads, items.
+_Arrays = tuple[
+    _Uint32s,
+    _Uint32s,
+    _Uint32s,
+    _Uint32s,
+    _Uint32s,
+    _Uint32s,
+    _Uint32s,
+    list[tuple[str, _Float64s]],
+    list[tuple[str, _Uint32s, _Float64s]],
+]
 
 class Planned:
     def head_json(self) -> str: ...
@@ -19,6 +30,7 @@ class Planned:
     def sequence_lengths(self, number: int) -> _Uint32s: ...
     def context_sizes(self, number: int) -> _Uint32s: ...
     def shared_tokens(self, number: int) -> _Uint32s: ...
+    def item_ranks(self, number: int) -> list[tuple[str, _Uint32s]]: ...
 
 # Tensors are DLPack's capsules.
 class Field:
@@ -116,7 +128,9 @@ def encode_plan_batch(request_json: str, arrays: _Arrays) -> bytes: ...
 def encode_join_batch(request_json: str, arrays: _Arrays) -> bytes: ...
 def encode_report_step(request_json: str) -> bytes: ...
 def decode_plan_batch(response: bytes, ranks: int) -> Planned: ...
-def decode_join_batch(response: bytes, ranks: int) -> tuple[Planned, _Uint32s]: ...
+def decode_join_batch(
+    response: bytes, ranks: int
+) -> tuple[Planned, _Uint32s, list[tuple[str, _Uint32s]]]: ...
 def decode_report_step(response: bytes) -> str: ...
 def common_prefixes_32(
     arrays: list[NDArray[numpy.int32]], minimum: int

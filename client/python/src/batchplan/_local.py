@@ -46,4 +46,4 @@ def plan_request(
         seconds=seconds,
         stop=stop,
     )
-    return Plan(planned, request_json, "in process")
+    return Plan(planned, request_json, "in process", item_sequences=request.item_sequences)

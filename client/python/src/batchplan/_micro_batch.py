@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
+from collections.abc import Mapping
 from typing import Any
 
 import numpy
@@ -23,6 +24,23 @@ def restore_read_only(self: Any, state: dict[str, Any]) -> None:
     for value in state.values():
         if isinstance(value, numpy.ndarray):
             value.flags.writeable = False
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DealtItems:
+    """The items of a dealt load that one rank sends and receives in a slot, numbered as in the plan's `items`, in
+    the order in which an all-to-all of all ranks of the slot takes and gives them. Its splits count the ranks:
+    numpy.bincount(sent_to, minlength=dp) and numpy.bincount(received_from, minlength=dp)."""
+
+    # Those of its own sequences, by the rank that computes each, then by number; and that rank, which may be itself.
+    sent: Uint32s
+    sent_to: Uint32s
+    # Those that it computes, by the rank whose sequence has each, then by number; and that rank. None of one rank's
+    # part of a plan, which does not have the others' sequences.
+    received: Uint32s | None = None
+    received_from: Uint32s | None = None
+
+    __setstate__ = restore_read_only
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -52,6 +70,8 @@ class MicroBatch:
     # How many first tokens of each sequence stand in the row already, since the one before it has them too; 0
     # of the first. The row lays the others end to end. Shape [n]; None where nothing is shared.
     shared_tokens: Uint32s | None = None
+    # Of each dealt load, by name, the items to send and to compute.
+    dealt: Mapping[str, DealtItems] = dataclasses.field(default_factory=dict)
 
     __setstate__ = restore_read_only
 

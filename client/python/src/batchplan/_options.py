@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy
 
-from batchplan._checks import flag, number, text, whole
+from batchplan._checks import flag, members, number, text, whole
 from batchplan._errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -102,6 +102,17 @@ class PlanOptions(TypedDict, total=False):
     prompt_lengths: ArrayLike
     shared_prefixes: ArrayLike
     shared_with: ArrayLike
+    # What sequences bring to a micro-batch beside tokens, by name: one number a sequence, such as its image
+    # patches or audio frames, at most 8 loads. CostModel.loads says what they cost, `limits` what a micro-batch
+    # has of them at most; a load without either is measured alone (PlanMetrics.loads).
+    loads: Mapping[str, ArrayLike]
+    # Loads that come in parts, such as images: by name a list or array of parts for each sequence, maybe none. Such
+    # a load can be dealt (LoadCost); its items are numbered in this order, one sequence after the other.
+    items: Mapping[str, Sequence[ArrayLike]]
+    # By name of a load the most that a micro-batch may have of it, with max_tokens; of `passes` each has its own.
+    limits: Mapping[str, float]
+    # One a sequence, 0 of text and others as you like.
+    kinds: ArrayLike
     # Steps since the weights that made it, one a sequence: what selection.max_age is held against.
     ages: ArrayLike
     # Which part of the lengths is planned; the others wait (Plan.deferred). All of them, unless set.
@@ -141,13 +152,42 @@ class PlanOptions(TypedDict, total=False):
 
 
 @dataclasses.dataclass(frozen=True)
+class LoadCost:
+    """What a load costs: per_unit for each unit of it, which context-parallel ranks share."""
+
+    # Its name, of `loads` or `items`.
+    load: str
+    per_unit: float
+    _: dataclasses.KW_ONLY
+    # A phase of its own, before the rest of the micro-batch, such as an encoder's: ranks wait for each other
+    # after it too.
+    separate: bool = False
+    # The items of a slot go to its ranks wherever their sequences are, so that these are done at about the same
+    # time, in a phase of their own: MicroBatch.dealt says which go where.
+    dealt: bool = False
+
+    def to_dict(self, place: int = 0) -> dict[str, Any]:
+        """The cost as the wire contract has it; errors name it by its place among others."""
+        own = f"cost_model.loads[{place}]"
+        return without_none(
+            load=text(f"{own}.load", self.load),
+            per_unit=number(f"{own}.per_unit", self.per_unit),
+            separate=flag(f"{own}.separate", self.separate) or None,
+            dealt=flag(f"{own}.dealt", self.dealt) or None,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class CostModel:
     """A sequence of L tokens costs per_token * L + per_token_squared * L**2 + per_sequence, and a
     micro-batch per_microbatch more. In any unit; at least one is positive. Context-parallel ranks
     share what tokens cost, stages of a pipeline all of it; what is predicted is of one of them.
 
     Each of cp ranks also exchanges keys and values with the others, for X * L * (cp - 1) / cp, X what
-    `exchange` says for so many."""
+    `exchange` says for so many.
+
+    What sequences bring beside tokens costs what `loads` says. Any model of your own is one load, whose
+    values you have worked out: CostModel(0, loads={"cost": 1})."""
 
     per_token: float = 1.0
     per_token_squared: float = 0.0
@@ -158,16 +198,22 @@ class CostModel:
     exchange: Sequence[tuple[int, float]] = dataclasses.field(default=(), kw_only=True)
     # Attention hides the exchange: only what takes longer than per_token_squared * L**2 / cp is paid.
     exchange_overlaps: bool = dataclasses.field(default=False, kw_only=True)
+    # Each load at most once; {"patches": 0.5} stands for (LoadCost("patches", 0.5),).
+    loads: Sequence[LoadCost] | Mapping[str, float] = dataclasses.field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
-        """Lists become tuples, so that equal models are equal as keys."""
+        """Lists and mappings become tuples, so that equal models are equal as keys."""
+        if isinstance(self.loads, Mapping):
+            object.__setattr__(self, "loads", tuple(LoadCost(*one) for one in self.loads.items()))
+        elif isinstance(self.loads, Iterable):
+            object.__setattr__(self, "loads", tuple(self.loads))
         if isinstance(self.exchange, Iterable):
             entries = (tuple(one) if isinstance(one, (list, numpy.ndarray)) else one for one in self.exchange)
             object.__setattr__(self, "exchange", tuple(entries))
 
     def of_sequences(self, lengths: ArrayLike) -> NDArray[numpy.float64]:
         """What sequences of these aligned lengths cost a rank that shares them with none, each, in the
-        order given."""
+        order given, without their loads."""
         tokens = numpy.asarray(lengths, dtype=numpy.float64)
         return self.per_token * tokens + self.per_token_squared * tokens**2 + self.per_sequence
 
@@ -179,6 +225,11 @@ class CostModel:
             **{name: number(f"cost_model.{name}", getattr(self, name)) for name in names},
             exchange=[_exchange(place, one) for place, one in enumerate(entries)] or None,
             exchange_overlaps=flag("cost_model.exchange_overlaps", self.exchange_overlaps) or None,
+            loads=[
+                one.to_dict(place)
+                for place, one in enumerate(members("cost_model.loads", self.loads, LoadCost))
+            ]
+            or None,
         )
 
 
@@ -315,6 +366,8 @@ class Pass:
     forward_only: bool = False
     # Compute every sequence whole, whatever it shares with others.
     ignore_shared_prefixes: bool = False
+    # By name of a load the most that a micro-batch may have of it; of a dealt one a rank of a slot.
+    limits: Mapping[str, float] = dataclasses.field(default_factory=dict, hash=False)
 
     def to_dict(self, place: int = 0) -> dict[str, Any]:
         """The pass as the wire contract has it; errors name it by its place among others."""
@@ -353,7 +406,20 @@ class Pass:
             sharding=enum("sharding", self.sharding),
             order=enum("order", self.order),
             sequence_counts=enum("sequence_counts", self.sequence_counts),
+            limits=_limits(f"{own}.limits", self.limits) or None,
         )
+
+
+def _limits(where: str, limits: Any) -> list[dict[str, Any]]:
+    if not isinstance(limits, Mapping):
+        raise InvalidRequest(f"{where} is {limits!r}; must be numbers by name of a load")
+    return [
+        {
+            "load": text(f"{where}[{place}].load", name),
+            "max_per_microbatch": number(f"{where}[{place}].max_per_microbatch", most),
+        }
+        for place, (name, most) in enumerate(limits.items())
+    ]
 
 
 def without_none(**fields: Any) -> dict[str, Any]:

@@ -9,13 +9,14 @@ import json
 import math
 import operator
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 import numpy
 from numpy.typing import NDArray
 
 from batchplan import _core
+from batchplan._dealt import Dealing
 from batchplan._errors import Error
 from batchplan._measured import Comparison, MicroBatchTiming, compare, milliseconds
 from batchplan._micro_batch import MicroBatch, Uint32s, restore_read_only
@@ -23,6 +24,19 @@ from batchplan._micro_batch import MicroBatch, Uint32s, restore_read_only
 Output = TypeVar("Output")
 # Sequences of all passes that a notebook shows as a picture: a page of half a megabyte.
 _MOST_DRAWN = 32_768
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadMetrics:
+    """How a pass has spread a load."""
+
+    # Of the micro-batch that has most, of a dealt load of the rank that has most of a slot; and over all of them.
+    largest: float
+    mean: float
+    # The most loaded rank over the mean rank; over several mini-batches, sums of both.
+    rank_imbalance: float
+    # What its phase takes of predicted_step_time; 0 unless it is separate or dealt.
+    separate_time: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +82,8 @@ class PlanMetrics:
     # that any plan can, every mini-batch in one row.
     laid_tokens: int
     unique_tokens: int
+    # Of each load, by name.
+    loads: Mapping[str, LoadMetrics] = dataclasses.field(default_factory=dict, hash=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,6 +135,8 @@ class PassPlan:
         shared_tokens: where the pass has prefixes to share, how many first tokens of each sequence stand in the
             row already, since the sequence before it has them too: parallel to sequence_index. Shape
             [sequences], or [0] where nothing is shared.
+        item_ranks: of each dealt load, by name, the data-parallel rank that computes each item, in the slot of its
+            sequence; 0 of those of sequences that are not planned. Shape [items]. MicroBatch.dealt has a slot's.
         length_multiple: what lengths are rounded up to a multiple of; where groups differ in size, by one
             rank alone. MicroBatch.length_multiple is that of its group.
         padded: whether micro-batches are rows of one width, in place of one packed row.
@@ -144,6 +162,7 @@ class PassPlan:
         asked: _Asked,
         ranks: range,
         is_slice: bool,
+        item_sequences: Mapping[str, Uint32s],
     ) -> None:
         self.name: str = head["name"]
         self.sequence_index = planned.sequence_index(place)
@@ -153,6 +172,7 @@ class PassPlan:
         self.microbatches_per_rank = planned.microbatches_per_rank(place)
         self.context_sizes = planned.context_sizes(place)
         self.shared_tokens = planned.shared_tokens(place)
+        self.item_ranks = dict(planned.item_ranks(place))
         self.is_dynamic = asked.dynamic
         sizes, wanted = len(self.context_sizes), len(self.row_widths) if self.is_dynamic else 0
         if sizes != wanted:
@@ -166,7 +186,9 @@ class PassPlan:
             **{
                 field.name: _number(head["metrics"][_camel(field.name)])
                 for field in dataclasses.fields(PlanMetrics)
-            }
+                if field.name != "loads"
+            },
+            loads={one["load"]: _load_metrics(one) for one in head["metrics"]["loads"]},
         )
         self.decisions = tuple(
             MiniBatchDecision(
@@ -186,8 +208,19 @@ class PassPlan:
         self._tensor_multiple = asked.tensor_multiple
         self._ranks = ranks
         self._is_slice = is_slice
+        self._item_sequences = item_sequences
+        for load, own in self.item_ranks.items():
+            entries = len(item_sequences.get(load, ()))
+            if len(own) != entries:
+                raise Error(
+                    f'the answer is no plan of this request: item_ranks of "{load}" of passes[{place}] has '
+                    f"{len(own)} entries; must have {entries}, one for each item"
+                )
 
-    __setstate__ = restore_read_only
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        restore_read_only(self, state)
+        for one in (*self.item_ranks.values(), *self._item_sequences.values()):
+            one.flags.writeable = False
 
     def compare(
         self, timings: Iterable[MicroBatchTiming], *, predicted_step_time: float | None = None
@@ -264,7 +297,36 @@ class PassPlan:
             self.stage_shares,
             rank % size if self.is_dynamic else None,
             self.shared_tokens[begin:end] if len(self.shared_tokens) else None,
+            {name: one.of(place) for name, one in self._dealings.items()},
         )
+
+    @functools.cached_property
+    def _dealings(self) -> dict[str, Dealing]:
+        """Of each dealt load. Their groups are all alike."""
+        if not self.item_ranks:
+            return {}
+        sequences = [self.sequence_index, *(self._item_sequences[name] for name in self.item_ranks)]
+        count = max(int(one.max(initial=0)) for one in sequences) + 1
+        microbatch_of = numpy.full(count, -1, numpy.int64)
+        sizes = numpy.diff(self.microbatch_offsets.astype(numpy.int64))
+        microbatch_of[self.sequence_index] = numpy.repeat(numpy.arange(len(sizes)), sizes)
+        slot_of, rank_of = [], []
+        first = 0
+        for slots in self.microbatches_per_rank.tolist():
+            slot_of.append(numpy.tile(first + numpy.arange(slots), len(self._ranks)))
+            rank_of.append(numpy.repeat(numpy.arange(self._ranks.start, self._ranks.stop), slots))
+            first += slots
+        return {
+            name: Dealing(
+                ranks,
+                self._item_sequences[name],
+                microbatch_of,
+                numpy.concatenate(slot_of),
+                numpy.concatenate(rank_of),
+                self._is_slice,
+            )
+            for name, ranks in self.item_ranks.items()
+        }
 
     @functools.cached_property
     def _places(self) -> NDArray[numpy.int64]:
@@ -316,6 +378,8 @@ class Plan:
         planning_seconds: what that took.
         worker_offsets: of a plan that workers joined, where each one's part begins in the batch. Shape
             [workers + 1]. Else None.
+        item_sequences: of each load that came as `items`, by name, the sequence of each item, as a position in the
+            batch; of a plan that workers joined, of each dealt load the items of all workers. Shape [items].
     """
 
     def __init__(
@@ -326,13 +390,15 @@ class Plan:
         *,
         ranks: range | None = None,
         worker_offsets: Uint32s | None = None,
+        item_sequences: Mapping[str, Uint32s] | None = None,
     ) -> None:
         self._is_slice = ranks is not None
         ranks = range(planned.ranks()) if ranks is None else ranks
         head: dict[str, Any] = json.loads(planned.head_json())
         asked = _asked(request_json)
+        self.item_sequences = {} if item_sequences is None else dict(item_sequences)
         self.passes = tuple(
-            PassPlan(planned, place, one, asked, ranks, self._is_slice)
+            PassPlan(planned, place, one, asked, ranks, self._is_slice, self.item_sequences)
             for place, one in enumerate(head["passes"])
         )
         self.excluded = tuple(
@@ -357,6 +423,11 @@ class Plan:
     def decisions(self) -> tuple[MiniBatchDecision, ...]:
         """How the first pass's micro-batches came about: PassPlan.decisions."""
         return self.passes[0].decisions
+
+    @property
+    def item_ranks(self) -> dict[str, Uint32s]:
+        """Which rank computes each item of a dealt load in the first pass: PassPlan.item_ranks."""
+        return self.passes[0].item_ranks
 
     def rank(self, rank: int) -> Iterator[MicroBatch]:
         """The micro-batches of a rank in the first pass: PassPlan.rank."""
@@ -417,6 +488,9 @@ class Plan:
                 "sequenceLengths": one.sequence_lengths.tolist(),
                 "contextSizes": one.context_sizes.tolist(),
                 "sharedTokens": one.shared_tokens.tolist(),
+                "itemRanks": [
+                    {"load": name, "ranks": ranks.tolist()} for name, ranks in one.item_ranks.items()
+                ],
             }
             for head, one in zip(self._head["passes"], self.passes)
         ]
@@ -493,6 +567,11 @@ def _asked(request_json: str) -> _Asked:
 @functools.cache
 def _camel(name: str) -> str:
     return re.sub("_(.)", lambda letter: letter[1].upper(), name)
+
+
+def _load_metrics(head: dict[str, Any]) -> LoadMetrics:
+    names = (field.name for field in dataclasses.fields(LoadMetrics))
+    return LoadMetrics(**{name: _number(head[_camel(name)]) for name in names})
 
 
 def _number(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import reprlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Value = TypeVar("Value")
+Values = NDArray[numpy.float64]
 _MOST = 2**32 - 1
+_NO_VALUES = numpy.empty(0, numpy.float64)
 _FLAGS = {bool, numpy.bool_}
 # Of protobuf's JSON, which has no numbers for these.
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
@@ -38,6 +40,7 @@ class Request:
     """Attributes:
     lengths, group_ids: uint32, without a copy where they were that already.
     arrays: of the manifest, as the core takes them.
+    item_sequences: the sequence of each item, by name of the load.
     ranks: how many, data-parallel; where context-parallel groups differ in size, those of the pool.
     fields: a PlanBatchRequest without them, as protobuf's JSON has it.
     """
@@ -48,10 +51,13 @@ class Request:
             raise TypeError(f"{unknown[0]!r} is no option of a plan")
         max_tokens, passes = options.get("max_tokens"), options.get("passes")
         given = [] if passes is None else members("passes", passes, Pass)
+        limits = options.get("limits")
         if (max_tokens is None) == (not given):
             raise InvalidRequest("max_tokens or passes is needed, and not both")
         if max_tokens is not None:
-            given = [Pass(max_tokens)]
+            given = [Pass(max_tokens, limits={} if limits is None else limits)]
+        elif limits is not None:
+            raise InvalidRequest("limits and passes are set; give each pass its own limits")
         self.lengths = lengths_of(lengths)
 
         def array(name: str, values: ArrayLike | None) -> NDArray[numpy.uint32]:
@@ -64,6 +70,12 @@ class Request:
             for name in ("shared_prefixes", "shared_with"):
                 if options.get(name) is not None:
                     raise InvalidRequest(f"prompt_lengths and {name} are set; give one of them")
+        loads = loads_of(options.get("loads"))
+        items = _items(options.get("items"), self.lengths)
+        for name, _ in loads:
+            if name in items:
+                raise InvalidRequest(f'loads and items both have "{name}"; its items add up to it')
+        self.item_sequences = {name: sequences for name, (sequences, _) in items.items()}
         self.arrays = (
             self.lengths,
             self.group_ids,
@@ -71,6 +83,9 @@ class Request:
             array("ages", options.get("ages")),
             prefixes,
             array("shared_with", options.get("shared_with")),
+            array("kinds", options.get("kinds")),
+            [*loads, *((name, _NO_VALUES) for name in items)],
+            [(name, sequences, values) for name, (sequences, values) in items.items()],
         )
         cost = options.get("cost")
         fitted = isinstance(cost, str) and cost == "fitted"
@@ -200,6 +215,64 @@ def _uint32(name: str, values: ArrayLike) -> NDArray[numpy.uint32]:
                 place = int(wrong.argmax())
                 raise InvalidRequest(f"manifest.{name}[{place}] is {array[place]}; must be 0 to {_MOST}")
     return numpy.ascontiguousarray(array, numpy.uint32)
+
+
+def _by_name(field: str, given: Any) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidRequest(f"{field} is {reprlib.repr(given)}; must be a mapping by name of the load")
+    return {text(f"a name of {field}", name): values for name, values in given.items()}
+
+
+def loads_of(given: Any) -> list[tuple[str, Values]]:
+    """Names and values, as the core takes them, without a copy where they are so already."""
+    return [
+        (name, _float64(f"manifest.loads[{place}].values", values))
+        for place, (name, values) in enumerate(_by_name("loads", given).items())
+    ]
+
+
+def _items(
+    given: Any, lengths: NDArray[numpy.uint32]
+) -> dict[str, tuple[NDArray[numpy.uint32], Values]]:
+    """By name of the load, the sequence of each item and its value."""
+    found = {}
+    for place, (name, lists) in enumerate(_by_name("items", given).items()):
+        where = f"manifest.items[{place}]"
+        if isinstance(lists, (str, bytes)) or not isinstance(lists, Iterable):
+            raise InvalidRequest(f"{where} is {reprlib.repr(lists)}; must be a list of lists, one a sequence")
+        arrays = [
+            _float64(f"{where}.values of sequence {sequence}", values)
+            for sequence, values in enumerate(lists)
+        ]
+        if len(arrays) != len(lengths):
+            raise InvalidRequest(
+                f"{where} has {len(arrays)} lists; must have {len(lengths)}, one a sequence"
+            )
+        sizes = [len(one) for one in arrays]
+        found[name] = (
+            numpy.repeat(numpy.arange(len(arrays), dtype=numpy.uint32), sizes),
+            numpy.concatenate(arrays) if arrays else _NO_VALUES,
+        )
+    return found
+
+
+def _float64(name: str, values: ArrayLike) -> Values:
+    is_list = isinstance(values, (list, tuple))
+    try:
+        array = numpy.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidRequest(f"{name} is no array: {error}") from None
+    if array.ndim != 1:
+        raise InvalidRequest(f"{name} has {array.ndim} dimensions; it must have one")
+    if array.size == 0:
+        return _NO_VALUES
+    has_flags = is_list and not _FLAGS.isdisjoint(map(type, values))  # type: ignore[arg-type]
+    if array.dtype.kind not in "iuf" or has_flags:
+        dtype = "bool" if has_flags else array.dtype
+        raise InvalidRequest(f"{name} has dtype {dtype}; it must be of numbers")
+    return numpy.ascontiguousarray(array, numpy.float64)
 
 
 def _of_prompts(

@@ -54,6 +54,11 @@ inline bool IsSplit(const Cuts& cuts, const PaddedItems& items, const PaddedLimi
     if (!limits.Allow(SequencesOf(items, cuts[m], cuts[m + 1]), items.widths[cuts[m + 1] - 1])) {
       return false;
     }
+    for (const RunLoad& load : items.loads) {
+      double sum = 0;
+      for (size_t i = cuts[m]; i < cuts[m + 1]; ++i) sum += load.Of(i, i + 1);
+      if (sum > load.most() * (1 + 1e-12)) return false;
+    }
   }
   return true;
 }

@@ -186,6 +186,22 @@ TEST(RequestCostTest, SequencesThatShareCountTwice) {
   EXPECT_EQ(CostOf(outline), kMost);
 }
 
+TEST(RequestCostTest, LoadsAndItemsCountAQuarter) {
+  RequestOutline outline;
+  outline.sequences = 1000;
+  outline.passes = 3;
+  outline.load_values = 2000;
+  EXPECT_EQ(CostOf(outline), 4500U);
+  outline.items = 600;
+  EXPECT_EQ(CostOf(outline), 4950U);
+  EXPECT_TRUE(CheckLimits(outline, {.max_sequences = 3000}).ok());
+  outline.items = 3001;
+  EXPECT_EQ(CheckLimits(outline, {.max_sequences = 3000}).message(),
+            "manifest.items has 3001 items, more than the server's max_sequences=3000");
+  outline.items = kMost;
+  EXPECT_GE(CostOf(outline), kMost / 4);
+}
+
 TEST(RequestCostTest, MicrobatchesCountWhereTheyMayBeEmpty) {
   RequestOutline outline;
   outline.sequences = 1;

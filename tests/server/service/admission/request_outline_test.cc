@@ -49,6 +49,17 @@ v1::PlanBatchRequest RandomRequest(uint64_t seed, RandomStream& random) {
   request.set_effort(static_cast<v1::Effort>(random.Between(0, 1) * random.Between(0, INT32_MAX)));
   request.set_allow_empty_microbatches(random.Chance(50));
   if (random.Chance(20)) request.mutable_manifest()->add_shared_prefixes(0);
+  for (uint64_t loads = random.Between(0, 2); loads > 0; --loads) {
+    v1::Load* load = request.mutable_manifest()->add_loads();
+    load->set_name(RandomId(random));
+    v1::LoadItems* items = request.mutable_manifest()->add_items();
+    items->set_load(RandomId(random));
+    for (uint64_t i = random.Between(0, 9); i > 0; --i) {
+      load->add_values(static_cast<double>(i));
+      items->add_values(static_cast<double>(i));
+      items->add_sequences(static_cast<uint32_t>(i));
+    }
+  }
   for (v1::Pass& pass : *request.mutable_passes()) {
     if (random.Chance(50)) {
       pass.set_min_microbatches(static_cast<uint32_t>(random.Between(0, UINT32_MAX)));
@@ -119,6 +130,8 @@ void ExpectSame(const RequestOutline& outline, const v1::PlanBatchRequest& reque
   EXPECT_EQ(same.sequences, outline.sequences);
   EXPECT_EQ(same.passes, outline.passes);
   EXPECT_EQ(outline.shared_prefixes, same.shared_prefixes);
+  EXPECT_EQ(outline.load_values, same.load_values);
+  EXPECT_EQ(outline.items, same.items);
   EXPECT_EQ(outline.data_parallel, same.data_parallel);
   EXPECT_EQ(outline.pipeline_parallel, same.pipeline_parallel);
   EXPECT_EQ(outline.virtual_pipeline, same.virtual_pipeline);

@@ -68,7 +68,7 @@ class PlannedSampler(_Hook):
 
     def __iter__(self) -> Iterator[list[int]]:
         epoch = self.epoch
-        for step in range(self.batches.steps):
+        for step in range(self.batches.steps_of(epoch)):
             with in_trainers_words():
                 microbatches = self.batches.microbatches(epoch, step)
             for microbatch in microbatches:

@@ -115,7 +115,6 @@ def _planned_sampler(
             rank=shard.rank,
             drop_last=drop_last,
             microbatches_per_step=steps,
-            window=1,
             **of_rows,
         )
     divides = trainer.model_accepts_loss_kwargs or trainer.compute_loss_func is not None

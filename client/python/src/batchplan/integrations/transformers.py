@@ -33,6 +33,7 @@ from batchplan._request import Request
 from batchplan.integrations._loss_weights import check_weights, weigh_losses
 
 if TYPE_CHECKING:
+    from batchplan.torch import Mixture
     from batchplan.torch._row_costs import PackedRows
     from typing_extensions import Unpack
 
@@ -46,6 +47,8 @@ def plan_batches(
     lengths: ArrayLike | None = None,
     padded: bool | None = None,
     equal_counts: bool = False,
+    mixture: Mixture | None = None,
+    largest_first: bool = False,
     **options: Unpack[PlanOptions],
 ) -> None:
     """Plans the training batches of a trainer, from its next train() on.
@@ -75,6 +78,10 @@ def plan_batches(
             classifiers. The step's is then the mean of these, also where transformers would add them up, as
             it does with those of classifiers. Global batches must all be full, by dataloader_drop_last or
             by the dataset's length.
+        mixture: the sources of the training dataset's sequences, of which every global batch has its share, as
+            BatchSampler has it. Not with `groups` of several sizes, and not in a trainer that generates.
+        largest_first: the first epoch begins with the global batch of the largest micro-batch, so that too little
+            memory shows at once. That epoch is planned before training for it. Not in a trainer that generates.
         options: see batchplan.PlanOptions. max_tokens, of a micro-batch on one rank, is such that
             gradient_accumulation_steps of them have room for a rank's part of every global batch; `passes`
             in its place says more of micro-batches, and only the first one counts. Of packed rows, a micro-batch
@@ -103,11 +110,12 @@ def plan_batches(
     is_class = isinstance(trainer, type)
     owner = trainer if is_class else type(trainer)
     if generates(owner):
-        if lengths is not None or equal_counts:
-            raise ValueError(
-                f"{'equal_counts' if lengths is None else 'lengths'} is given; {owner.__name__} generates what it "
-                "trains on: leave it out"
-            )
+        given = {
+            "lengths": lengths is not None, "equal_counts": equal_counts, "mixture": mixture is not None,
+            "largest_first": largest_first,
+        }  # fmt: skip
+        for name in (name for name, is_given in given.items() if is_given):
+            raise ValueError(f"{name} is given; {owner.__name__} generates what it trains on: leave it out")
         Request([], **options)
         plan_generation(trainer, padded, options)
         return
@@ -136,7 +144,7 @@ def plan_batches(
 
     def get_train_sampler(self: Any, train_dataset: Any = None) -> Any:
         dataset = self.train_dataset if train_dataset is None else train_dataset
-        return _planned_sampler(self, dataset, lengths, padded, equal_counts, options)
+        return _planned_sampler(self, dataset, lengths, padded, equal_counts, mixture, largest_first, options)
 
     def get_train_dataloader(self: Any) -> Any:
         equal = _counts_are_equal(self, equal_counts, options)
@@ -200,6 +208,8 @@ def _planned_sampler(
     lengths: ArrayLike | None,
     padded: bool | None,
     equal_counts: bool,
+    mixture: Mixture | None,
+    largest_first: bool,
     given: PlanOptions,
 ) -> Any:
     from batchplan.integrations._packed_rows import rows_of
@@ -248,7 +258,8 @@ def _planned_sampler(
             rank=args.process_index,
             drop_last=args.dataloader_drop_last,
             microbatches_per_step=args.gradient_accumulation_steps,
-            window=1,
+            mixture=mixture,
+            largest_first=largest_first,
             **options,
         )
     return PlannedSampler(batches, dummy)

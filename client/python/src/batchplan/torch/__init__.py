@@ -14,8 +14,10 @@ can't run, and on other devices, torch's own operations do the same: `backend()`
 
 from batchplan.torch._backend import Backend, backend
 from batchplan.torch._batch_sampler import BatchSampler
+from batchplan.torch._batch_size_schedule import BatchSizeSchedule
 from batchplan.torch._calibrate import Calibration, calibrate
 from batchplan.torch._dummy_batch import DummyBatchCollator
+from batchplan.torch._mixture import Mixture
 from batchplan.torch._moves import pack, unpack
 from batchplan.torch._packed_batch import PackedBatch
 from batchplan.torch._packed_loss import PackedLoss
@@ -27,8 +29,10 @@ from batchplan.torch._verdict import check
 __all__ = [
     "Backend",
     "BatchSampler",
+    "BatchSizeSchedule",
     "Calibration",
     "DummyBatchCollator",
+    "Mixture",
     "PackedBatch",
     "PackedLoss",
     "PackedRow",

@@ -120,6 +120,22 @@ class BatchPlanner:
         self.options["passes"] = [first, *others]
         self.microbatches = number
 
+    def kept(self) -> Positions:
+        """Positions of the sequences that are not dropped for their length."""
+        if self.options.get("overlong") != "drop" or not len(self._lengths):
+            return numpy.arange(len(self._lengths))
+        # By their lengths, and those of their group.
+        deciding = ("preset", "max_tokens", "passes", "cp", "tp", "sequence_parallel", "groups")
+        options: Any = {name: value for name, value in self.options.items() if name in deciding}
+        if options.get("passes"):
+            # Numbers of micro-batches are those of a global batch.
+            one = {"min_microbatches": None, "microbatch_count_multiple": None}
+            options["passes"] = [dataclasses.replace(each, **one) for each in options["passes"]]
+        if len(self._group_ids):
+            options["group_ids"] = self._group_ids
+        plan = make_plan(self._lengths, **options, overlong="drop", effort="fast")
+        return numpy.delete(numpy.arange(len(self._lengths)), [one.index for one in plan.excluded])
+
     def check_longest(self, positions: Positions, batch_size: int) -> None:
         """Plans the longest of these sequences, one for each micro-batch: a wrong option, or a sequence that is
         too long, is found before any epoch.

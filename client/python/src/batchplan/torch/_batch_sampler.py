@@ -13,7 +13,9 @@ from batchplan import _core
 from batchplan._checks import whole
 from batchplan._options import PlanOptions
 from batchplan._plan import Plan
+from batchplan.torch._batch_size_schedule import BatchSizeSchedule
 from batchplan.torch._global_batches import GlobalBatches
+from batchplan.torch._mixture import Mixture
 from batchplan.torch._row_costs import PackedRows
 
 if TYPE_CHECKING:
@@ -64,12 +66,14 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
     def __init__(
         self,
         lengths: ArrayLike | PackedRows,
-        batch_size: int,
+        batch_size: int | BatchSizeSchedule,
         *,
         rank: int = 0,
         drop_last: bool = False,
         microbatches_per_step: int | None = None,
         window: int = 1,
+        mixture: Mixture | None = None,
+        largest_first: bool = False,
         **options: Unpack[PlanOptions],
     ) -> None:
         """
@@ -77,7 +81,8 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
             lengths: tokens of each sequence of the dataset; or of each row that was packed beforehand, a list of
                 those of the sequences in it. Of such a dataset everything that is said here of sequences
                 holds for rows, and plan() has a row's cost, in a unit of its own, for its length.
-            batch_size: sequences of a global batch, over all ranks.
+            batch_size: sequences of a global batch, over all ranks; or a schedule by which they grow as training goes
+                on. Epochs then differ in steps.
             rank: data-parallel, of options' dp.
             drop_last: leave out what does not fill a global batch at the epoch's end, and, where the last
                 global batch can't be divided among the ranks, the sequences that are too many for that: fewer
@@ -92,6 +97,15 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
                 is biased to these. A window stays as it is where a global batch could not be planned then, or
                 one has more or fewer sequences than batch_size. Planned once more as mini-batches with
                 max_delay, with effort="fast".
+            mixture: the sequences' sources, of each of which every global batch has its share: rounded up or down to
+                whole sequences, with what is rounded off carried over to the next one. A global batch that can't be
+                divided among the ranks exchanges sequences of the same source with its neighbours. Where `groups`
+                stay together, each has one source, all have the same number of sequences, which divides
+                batch_size, and shares are in whole groups. Not with a window.
+            largest_first: the first epoch begins with the global batch that has the largest micro-batch, in tokens
+                with padding, and among equals the costliest, so that too little memory shows at once. The others keep
+                their order, and other epochs theirs. The whole first epoch is planned at once for that. Not with a
+                batch size that grows.
             options: see PlanOptions; of passes, the first one counts, and group_ids has one for each
                 sequence of the dataset. Of packed rows, a micro-batch has as many as max_tokens holds of the
                 widest one, and at most a pass's max_sequences; options that are about tokens, or about ranks that
@@ -107,7 +121,8 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
         Raises:
             ValueError: batch_size is below one sequence for each rank and micro-batch, there is no such rank,
                 no global batch can be had, no global batch holds a group that stays together, a window is asked
-                for with mini_batch_size, or more than microbatches_per_step are needed.
+                for with mini_batch_size or a mixture, more than microbatches_per_step are needed, a mixture has not
+                one source a sequence or not one proportion a source, or groups can't hold it.
             InvalidRequest: a sequence is too long, or the sequences can't be divided among the ranks.
         """
         self._batches = GlobalBatches(
@@ -117,6 +132,8 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
             drop_last=drop_last,
             microbatches_per_step=microbatches_per_step,
             window=window,
+            mixture=mixture,
+            largest_first=largest_first,
             **options,
         )
         # Of the iterator that goes on.
@@ -126,6 +143,8 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
     def _begin(self, epoch: int, step: int = 0, slot: int = 0) -> None:
         self._turn += 1
         self._epoch = epoch
+        if not step and not slot:
+            self._batches.adopt(None)
         # The next micro-batch, and where this sampler began.
         self._step, self._slot = step, slot
         self._first_step, self._first_slot = step, slot
@@ -142,12 +161,12 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
 
     @property
     def _has_ended(self) -> bool:
-        return self._step >= self.steps
+        return self._step >= self._batches.steps_of(self._epoch)
 
     @property
     def steps(self) -> int:
-        """Global batches of an epoch."""
-        return self._batches.steps
+        """Global batches of this epoch; of every epoch, unless the batch size grows."""
+        return self._batches.steps_of(self.epoch)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _ARGUMENTS or name in PlanOptions.__annotations__:
@@ -204,7 +223,8 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
 
     def __len__(self) -> int:
         """Micro-batches of this epoch; of every epoch, where microbatches_per_step is set. Otherwise it
-        plans all of it, which the iterator then need not do again."""
+        plans all of it, which the iterator then need not do again. Of an epoch in which a state of another dp, budget
+        or number of micro-batches was loaded, those since then."""
         return self._batches.count(self.epoch)
 
     @property
@@ -243,7 +263,7 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
         if behind < 0 or slot < (self._first_slot if step == self._first_step else 0):
             raise ValueError(f"behind is {behind}; not as many micro-batches were yielded")
         epoch = self._epoch
-        if step == self.steps:
+        if step == self._batches.steps_of(epoch):
             epoch, step = epoch + 1, 0
         return {
             **self._batches.identity,
@@ -251,6 +271,8 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
             "epoch": epoch,
             "step": step,
             "slot": slot,
+            # What the epoch was divided by, where its batches have been planned for another capacity since.
+            "divided_by": self._batches.divided_by(epoch) if step or slot else None,
             # Whether which sequences came before rests on that version.
             "arranged": self._is_arranged and step > 0,
         }
@@ -258,19 +280,40 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes where another sampler was. Plans the global batch that it was amid.
 
+        It may have had another dp, max_tokens or microbatches_per_step, if it was not amid a global batch. The epoch
+        then goes on with the same global batches, so that each sequence comes once, and the next one is as this sampler
+        divides it. Those of an epoch that it had to arrange are found again by its dp and budget.
+
         Raises:
-            ValueError: that one had another dataset, order, batch size, number of ranks, or options; or it
+            ValueError: that one had another dataset, order, batch size, or options, by name; or another dp, max_tokens
+                or microbatches_per_step amid a global batch, or the global batches that are left can't be
+                planned with this one's, or by these overlong="drop" drops other sequences; or it
                 was amid a global batch, a window, or an epoch in which batches gave others sequences, and had
                 another version of the planner; or there is no such place.
         """
-        self._batches.check_alike(state)
+        batches = self._batches
+        batches.check_alike(state)
         epoch, step, slot = (whole(name, state.get(name)) for name in ("epoch", "step", "slot"))
         if epoch < 0:
             raise ValueError(f"epoch is {epoch}; must be at least 0")
-        if not 0 <= step <= self.steps:
-            raise ValueError(f"step is {step}; must be 0 to {self.steps}")
+        before = batches.adopt(batches.former(state, epoch, step, slot))
+        try:
+            self._check_place(state, epoch, step, slot)
+        except ValueError:
+            batches.adopt(before)
+            raise
+        if step == batches.steps_of(epoch):
+            epoch, step = epoch + 1, 0
+        self._begin(epoch, step, slot)
+        self._is_arranged = bool(step) and batches.is_arranged(epoch)
+
+    def _check_place(self, state: dict[str, Any], epoch: int, step: int, slot: int) -> None:
+        """Raises ValueError where there is no such place, or its planner has another version."""
+        steps = self._batches.steps_of(epoch)
+        if not 0 <= step <= steps:
+            raise ValueError(f"step is {step}; must be 0 to {steps}")
         planner = state.get("planner_version")
-        if planner != _core.version() and step < self.steps:
+        if planner != _core.version() and step < steps:
             amid = slot > 0 or not self._batches.begins_window(step)
             if step > 0:
                 amid = amid or bool(state.get("arranged")) or self._batches.is_arranged(epoch)
@@ -282,14 +325,10 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
                 )
         # At its first micro-batch a global batch need not be planned yet.
         most = 0
-        if slot and step < self.steps:
+        if slot and step < steps:
             most = len(self._batches.microbatches(epoch, step)) - 1
         if not 0 <= slot <= most:
             raise ValueError(f"slot is {slot}; must be 0 to {most}, of step {step}")
-        if step == self.steps:
-            epoch, step = epoch + 1, 0
-        self._begin(epoch, step, slot)
-        self._is_arranged = bool(step) and self._batches.is_arranged(epoch)
 
 
 class _Iterator(Iterator[list[int]]):
@@ -309,4 +348,7 @@ class _Iterator(Iterator[list[int]]):
 
 
 # What a sampler was made with, beside the options of its plans.
-_ARGUMENTS = ("lengths", "batch_size", "rank", "drop_last", "microbatches_per_step", "window", "steps", "epoch")
+_ARGUMENTS = (
+    "lengths", "batch_size", "rank", "drop_last", "microbatches_per_step", "window", "mixture", "largest_first",
+    "steps", "epoch",
+)  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy
@@ -11,12 +10,18 @@ from numpy.typing import ArrayLike
 
 from batchplan._checks import flag, members, whole
 from batchplan._errors import InvalidRequest
-from batchplan._local import plan as make_plan
 from batchplan._options import Pass, PlanOptions
 from batchplan._plan import Plan
 from batchplan._request import Request
 from batchplan.torch._batch_planner import BatchPlanner, MoreNeededError, Positions
-from batchplan.torch._epochs import Epochs, UndividableError
+from batchplan.torch._batch_size_schedule import BatchSizeSchedule
+from batchplan.torch._capacity import Capacity
+from batchplan.torch._division import ContinuedDivision, Division, Former
+from batchplan.torch._epoch_sizes import sizes_of_epochs
+from batchplan.torch._epoch import UndividableError
+from batchplan.torch._epochs import Epochs
+from batchplan.torch._identity import capacity_of, check_alike, flat, parts_of, planned_as
+from batchplan.torch._mixture import Mixture, SourceShares
 from batchplan.torch._row_costs import PackedRows, packed_rows
 
 if TYPE_CHECKING:
@@ -30,59 +35,98 @@ class GlobalBatches:
 
     Attributes:
         ranks: data-parallel.
-        steps: global batches of an epoch.
         microbatches_per_step: of each rank and global batch, or mini-batch; None: as few as it takes.
-        identity: what a place in an epoch depends on, by name; JSON.
+        identity: what a place in an epoch depends on, by name; JSON. The capacity is in it too.
     """
 
     def __init__(
         self,
         lengths: ArrayLike | PackedRows,
-        batch_size: int,
+        batch_size: int | BatchSizeSchedule,
         *,
         rank: int,
         drop_last: bool,
         microbatches_per_step: int | None,
-        window: int,
+        window: int = 1,
+        mixture: Mixture | None = None,
+        largest_first: bool = False,
         **options: Unpack[PlanOptions],
     ) -> None:
         """See BatchSampler, whose arguments and errors these are."""
-        self._options = options.copy()
-        shuffle = self._options.pop("shuffle", None)
+        self._given = options.copy()
+        shuffle = self._given.pop("shuffle", None)
         if options.get("passes") is not None:
-            self._options["passes"] = members("passes", options["passes"], Pass)
-        rows = packed_rows(lengths)
-        planned: Any = lengths
-        if rows is not None:
-            # In what follows, what a row costs is its length.
-            planned, self._options = rows.planned(self._options)
-        whole_dataset = Request(planned, **self._options)
+            self._given["passes"] = members("passes", options["passes"], Pass)
+        self._rows = packed_rows(lengths)
+        # Of packed rows, what a row costs is its length.
+        planned, self._options = (lengths, self._given) if self._rows is None else self._rows.planned(self._given)
+        whole_dataset = Request(planned, **self._options)  # type: ignore[arg-type]
         self._lengths, self._group_ids = whole_dataset.lengths, whole_dataset.group_ids
-        self._options.pop("group_ids", None)
-        self._batch_size = whole("batch_size", batch_size)
+        if not isinstance(batch_size, BatchSizeSchedule):
+            batch_size = whole("batch_size", batch_size)
+            if batch_size < 1:
+                raise ValueError(f"batch_size is {batch_size}; must be at least 1")
+            batch_size = BatchSizeSchedule([(0, batch_size)])
+        self._schedule = batch_size
         self._rank = whole("rank", rank)
         self._shuffle = shuffle is None or flag("shuffle", shuffle)
         self._seed = whole("seed", options.get("seed") or 0)
         self._drop_last = flag("drop_last", drop_last)
         self._window = whole("window", window)
+        self._mixture = mixture
+        self._largest_first = flag("largest_first", largest_first)
         # Of the first pass; 0: a global batch is one.
         passes = self._options.get("passes")
         self._mini_batch = whole("mini_batches.size", options.get("mini_batch_size") or 0)
         if passes and passes[0].ignore_mini_batches:
             self._mini_batch = 0
         self.ranks = whole_dataset.ranks
-        self.microbatches_per_step: int | None = None
-        if self._batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}; must be at least 1")
+        self._check(options)
+        if microbatches_per_step is not None:
+            microbatches_per_step = whole("microbatches_per_step", microbatches_per_step)
+        self.microbatches_per_step = microbatches_per_step
+        self._capacity = Capacity.of(self._given, self.ranks, microbatches_per_step)
+        self._planner = self._planner_of(self._capacity)
+        self._check_least()
+        try:
+            self._own = self._divided(self._planner)
+        except UndividableError as error:
+            self._refuse(error)
+        stages = self._schedule.stages
+        self.identity: dict[str, Any] = {
+            "sequences": len(self._lengths),
+            "batch_size": stages[0][1] if len(stages) == 1 else [list(stage) for stage in stages],
+            "shuffle": self._shuffle,
+            "seed": self._seed,
+            "drop_last": self._drop_last,
+            "dp": self.ranks,
+            "planned_as": planned_as(whole_dataset),
+            "microbatches_per_step": self.microbatches_per_step,
+            "window": self._window if self._window > 1 else None,
+            "mixture": None if self._own.shares is None else self._own.shares.identity,
+            "largest_first": self._largest_first or None,
+        }
+        if self._rows is not None:
+            of_rows = {**flat("", Request([], **self._given).fields), **self._rows.identity(self._given)}
+            self.identity["planned_as"] = {"group_ids": self.identity["planned_as"]["group_ids"], **of_rows}
+        # Where a saved state goes on, amid an epoch that another capacity divided: which epoch, and how.
+        self._adopted: Former | None = None
+        self._number = 0
+        # The rank's micro-batches of that epoch, by step.
+        self._microbatches: dict[int, list[Positions]] = {}
+        self.microbatches(0, 0)
+
+    def _check(self, options: PlanOptions) -> None:
+        """Raises ValueError for arguments that no sampler takes, or not together."""
         if self._window < 1:
-            raise ValueError(f"window is {window}; must be at least 1")
+            raise ValueError(f"window is {self._window}; must be at least 1")
         if self._window > 1 and self._mini_batch:
             raise ValueError(
-                f"window is {window}, of global batches that are one mini-batch each; mini_batch_size is "
+                f"window is {self._window}, of global batches that are one mini-batch each; mini_batch_size is "
                 f"{self._mini_batch}: leave one of them out"
             )
         if not 0 <= self._rank < self.ranks:
-            raise ValueError(f"rank is {rank}; must be 0 to {self.ranks - 1}")
+            raise ValueError(f"rank is {self._rank}; must be 0 to {self.ranks - 1}")
         if self._seed < 0:
             raise ValueError(f"seed is {self._seed}; must be at least 0")
         if options.get("ranks") is not None:
@@ -107,17 +151,20 @@ class GlobalBatches:
             raise ValueError(
                 f"group_ids has {len(self._group_ids)} entries; lengths has {len(self._lengths)}"
             )
-        if microbatches_per_step is not None:
-            microbatches_per_step = whole("microbatches_per_step", microbatches_per_step)
-        self._planner = BatchPlanner(
-            self._lengths,
-            self._group_ids,
-            self._options,
-            ranks=self.ranks,
-            microbatches=microbatches_per_step,
-        )
-        self.microbatches_per_step = microbatches_per_step
-        least, fewest = self._planner.least, self._mini_batch or self._batch_size
+        if self._window > 1 and self._mixture is not None:
+            raise ValueError(
+                f"window is {self._window}, of global batches that exchange sequences, and mixture is set, whose "
+                "shares each of them holds: leave one of them out"
+            )
+        if self._largest_first and len(self._schedule.stages) > 1:
+            raise ValueError(
+                "largest_first is True, and batch_size is a schedule, whose first global batches are small: leave one "
+                "of them out"
+            )
+
+    def _check_least(self) -> None:
+        """Raises ValueError where a global batch has too few sequences in any case."""
+        least, fewest = self._planner.least, self._mini_batch or self._schedule.smallest
         if fewest < least:
             name = "mini_batch_size" if self._mini_batch else "batch_size"
             per_rank = f"{least // self.ranks} micro-batch" + ("es" if least > self.ranks else "")
@@ -125,55 +172,73 @@ class GlobalBatches:
                 f"{name} is {fewest}; must be at least {least}, for {per_rank} of one sequence on each of "
                 f"{self.ranks} ranks: allow_empty_microbatches=True gives ranks empty ones"
             )
-        positions = self._kept()
-        self._planner.check_longest(positions, self._batch_size)
+
+    def _planner_of(self, capacity: Capacity) -> BatchPlanner:
+        options = capacity.applied(self._given)
+        lengths = self._lengths
+        if self._rows is not None:
+            lengths, options = self._rows.planned(options)
+        options.pop("group_ids", None)
+        return BatchPlanner(
+            lengths, self._group_ids, options, ranks=capacity.dp, microbatches=capacity.microbatches_per_step
+        )
+
+    def _divided(self, planner: BatchPlanner) -> Division:
+        """The epochs, as a planner divides them.
+
+        Raises:
+            UndividableError: it can't.
+            ValueError: a sequence is too long, or there is no global batch, or a mixture can't be held.
+        """
+        positions = planner.kept()
+        planner.check_longest(positions, self._schedule.largest)
         # Of each position that is kept, its group by number; None: groups may be torn.
         group_of: Positions | None = None
-        if len(self._group_ids) and options.get("groups") not in (None, "ignore"):
+        if len(self._group_ids) and planner.options.get("groups") not in (None, "ignore"):
             group_of = numpy.unique(self._group_ids[positions], return_inverse=True)[1]
-        try:
-            self._epochs = Epochs(
-                self._planner,
-                positions,
-                batch_size=self._batch_size,
-                mini_batch=whole("mini_batches.size", options.get("mini_batch_size") or 0),
-                group_of=group_of,
-                seed=self._seed,
-                shuffle=self._shuffle,
-                drop_last=self._drop_last,
-            )
-        except UndividableError as error:
-            self._refuse(error)
-        if not self.steps:
+        shares: SourceShares | None = None
+        if self._mixture is not None:
+            shares = SourceShares(self._mixture, positions, len(self._lengths), group_of)
+            shares.check([size for _, size in self._schedule.stages])
+        count = len(positions) if shares is None else shares.count
+        mini_batch = whole("mini_batches.size", planner.options.get("mini_batch_size") or 0)
+        sizes = sizes_of_epochs(
+            count,
+            self._schedule,
+            least=planner.least,
+            drop_last=self._drop_last,
+            keeps_sizes=mini_batch > 0,
+            is_grouped=group_of is not None,
+        )
+        if shares is not None:
+            sizes = [dataclasses.replace(one, ends=shares.whole(one.ends)) for one in sizes]
+        if not len(sizes[-1].ends):
+            where = f" in epoch {sizes[-1].epoch}" if sizes[-1].epoch else ""
             raise ValueError(
-                f"lengths has {len(positions)} entries to plan, which make no global batch; "
-                f"batch_size is {batch_size}"
+                f"lengths has {count} entries to plan, which make no global batch{where}; "
+                f"batch_size is {self._schedule.largest if where else self._schedule.smallest}"
             )
-        self.identity: dict[str, Any] = {
-            "sequences": len(self._lengths),
-            "batch_size": self._batch_size,
-            "shuffle": self._shuffle,
-            "seed": self._seed,
-            "drop_last": self._drop_last,
-            "dp": self.ranks,
-            "planned_as": {**_planned_as(whole_dataset), **(rows.identity(options) if rows else {})},
-            "microbatches_per_step": self.microbatches_per_step,
-            "window": self._window if self._window > 1 else None,
-        }
-        self._number = 0
-        self._epoch = self._epochs.of(0)
-        # The rank's micro-batches of that epoch, by step.
-        self._own: dict[int, list[Positions]] = {}
-        # The latest window: its epoch, its first step, and its global batches.
-        self._latest: tuple[int, int, list[Positions]] = (0, -1, [])
-        self.microbatches(0, 0)
+        epochs = Epochs(
+            planner,
+            positions,
+            sizes=sizes,
+            mini_batch=mini_batch,
+            group_of=group_of,
+            shares=shares,
+            seed=self._seed,
+            shuffle=self._shuffle,
+            drop_last=self._drop_last,
+        )
+        return Division(
+            planner, positions, epochs, shares=shares, window=self._window, largest_first=self._largest_first
+        )
 
     def _refuse(self, error: UndividableError) -> NoReturn:
         """Says why an epoch can't be divided, and what can be done."""
         where = f"global batch {error.step} of epoch {error.epoch}"
         if error.is_torn:
             raise ValueError(
-                f"batch_size is {self._batch_size}; {where} would end within group "
+                f"batch_size is {error.batch_size}; {where} would end within group "
                 f"{self._group_ids[error.batch[-1]]}, and groups is "
                 f'"{self._options["groups"]}": it must hold whole groups'
             ) from None
@@ -199,95 +264,97 @@ class GlobalBatches:
                 f"microbatches_per_step is {self.microbatches_per_step}; {where} needs {refused.needed} on each "
                 "rank: raise it or max_tokens, or lower batch_size"
             ) from None
-        raise InvalidRequest(f"batch_size is {self._batch_size}; {where} can't be divided: {ways_out}")
+        raise InvalidRequest(f"batch_size is {error.batch_size}; {where} can't be divided: {ways_out}")
 
-    def _kept(self) -> Positions:
-        """Positions of the sequences that are not dropped for their length."""
-        if self._options.get("overlong") != "drop" or not len(self._lengths):
-            return numpy.arange(len(self._lengths))
-        # By their lengths, and those of their group.
-        deciding = ("preset", "max_tokens", "passes", "cp", "tp", "sequence_parallel", "groups")
-        options: Any = {name: value for name, value in self._options.items() if name in deciding}
-        if options.get("passes"):
-            # Numbers of micro-batches are those of a global batch.
-            one = {"min_microbatches": None, "microbatch_count_multiple": None}
-            options["passes"] = [dataclasses.replace(each, **one) for each in options["passes"]]
-        if len(self._group_ids):
-            options["group_ids"] = self._group_ids
-        plan = make_plan(self._lengths, **options, overlong="drop", effort="fast")
-        return numpy.delete(numpy.arange(len(self._lengths)), [one.index for one in plan.excluded])
+    def _division(self, epoch: int) -> Division | ContinuedDivision:
+        """What says which sequences are in the global batches of an epoch."""
+        adopted = self._adopted
+        return adopted.division if adopted is not None and adopted.epoch == epoch else self._own
 
-    def _batch(self, step: int) -> Positions:
-        if self._window == 1:
-            return self._epoch.batch(step)
-        first = step - step % self._window
-        if self._latest[:2] != (self._number, first):
-            self._latest = (self._number, first, self._window_from(first))
-        return self._latest[2][step - first]
-
-    def _window_from(self, first: int) -> list[Positions]:
-        """The global batches of a window, whose long sequences come together where that is faster."""
-        steps = range(first, min(first + self._window, self.steps))
-        batches = [self._epoch.batch(step) for step in steps]
-        full = sum(len(batch) == self._batch_size for batch in batches)
-        # Smaller ones are at the epoch's end, unless batches were moved.
-        if full < 2 or any(len(batch) != self._batch_size for batch in batches[:full]):
-            return batches
-        sequences = numpy.concatenate(batches[:full])
-        options = self._planner.options_of(sequences).copy()
-        options.pop("max_tokens", None)
-        options.pop("order", None)
-        options["passes"] = [dataclasses.replace(self._planner.passes[0], ignore_mini_batches=False)]
-        options["effort"] = "fast"
-        options["mini_batch_size"] = self._batch_size
-        options["max_delay"] = full - 1
-        try:
-            plan = self._planner.made(sequences, options).passes[0]
-        except InvalidRequest:
-            # Of other numbers of micro-batches only.
-            return batches
-        if not self._planner.is_exact(plan):
-            return batches
-        ends = plan.microbatch_offsets[numpy.cumsum(plan.microbatches_per_rank) * self.ranks]
-        members = numpy.split(plan.sequence_index, ends[:-1])
-        exchanged = [sequences[numpy.sort(own)] for own in members]
-        if not all(map(self._planner.fits, exchanged)):
-            return batches
-        return exchanged + batches[full:]
+    def steps_of(self, epoch: int) -> int:
+        """Global batches of an epoch."""
+        return self._division(epoch).steps_of(epoch)
 
     def begins_window(self, step: int) -> bool:
         """Whether which sequences its global batch has does not rest on how others were planned."""
-        return self._window == 1 or step % self._window == 0
+        return self._own.begins_window(step)
 
-    @property
-    def steps(self) -> int:
-        return self._epochs.steps
+    def is_arranged(self, epoch: int) -> bool:
+        """Whether which sequences its global batches have rests on the version of the planner."""
+        return self._division(epoch).is_arranged(epoch)
 
     def check_alike(self, state: dict[str, Any]) -> None:
-        """Whether a place in an epoch that another one saved is the same here.
+        """Whether a place in an epoch that another one saved is one here, but for the capacity.
 
         Raises:
             ValueError: what it depends on differs.
         """
-        others = {name: value for name, value in self.identity.items() if name != "planned_as"}
-        own, saved = self.identity["planned_as"], state.get("planned_as")
-        for name, value in others.items():
-            if state.get(name) != value:
-                raise ValueError(f"{name} is {value}; it was {state.get(name)} when the state was saved")
-        if not isinstance(saved, dict):
-            raise ValueError(f"planned_as is {saved!r}; must be what a state_dict has there")
-        for name in sorted(own.keys() | saved.keys()):
-            now, then = (one.get(name, "unset") for one in (own, saved))
-            if now == then:
-                continue
-            if name in ("lengths", "group_ids"):
-                raise ValueError(f"{name} are not those of when the state was saved")
-            raise ValueError(f"{name} is {now}; it was {then} when the state was saved")
+        check_alike(self.identity, state)
 
-    def is_arranged(self, epoch: int) -> bool:
-        """Whether which sequences its global batches have rests on the version of the planner."""
-        self._go_to(epoch)
-        return self._epoch.is_arranged
+    def former(self, state: dict[str, Any], epoch: int, step: int, slot: int) -> Former | None:
+        """How the epoch is divided, amid which a saved state of another capacity goes on; None: as any other is here.
+
+        Raises:
+            ValueError: this capacity has another dataset, or other micro-batches in the global batch that the state is
+                amid, or it can't divide the global batches that are left.
+        """
+        saved = capacity_of(state)
+        if saved.max_tokens != self._capacity.max_tokens and self._options.get("overlong") == "drop":
+            if not numpy.array_equal(self._planner_of(saved).kept(), self._own.positions):
+                raise ValueError(
+                    f'{self._capacity.differences(saved)}, and overlong is "drop": other sequences are too long'
+                )
+        if not step and not slot:
+            return None
+        if slot and saved != self._capacity:
+            raise ValueError(
+                f"{self._capacity.differences(saved)}, at slot {slot} of step {step}: only between two global batches "
+                "can it be another one, as a global batch has other micro-batches then"
+            )
+        capacities = parts_of(state, saved)
+        try:
+            division = self._divided_by(capacities, epoch)
+        except UndividableError:
+            raise ValueError(f"divided_by is {state.get('divided_by')}, by which the epoch can't be divided") from None
+        if capacities[-1][1] == self._capacity:
+            return Former(epoch, step, division, capacities) if len(capacities) > 1 else None
+        if isinstance(division, Division) and division.is_alike(self._own, epoch):
+            return None
+        try:
+            continued = ContinuedDivision(division, epoch, step, self._own)
+        except UndividableError as error:
+            differences = self._capacity.differences(capacities[-1][1])
+            raise ValueError(
+                f"{differences}; global batch {step + error.step} of epoch {epoch} has {len(error.batch)} sequences, "
+                "which can't be divided so: go on at an epoch's beginning"
+            ) from None
+        if not continued.is_other:
+            return Former(epoch, step, division, capacities)
+        return Former(epoch, step, continued, [*capacities, (step, self._capacity)])
+
+    def _divided_by(self, capacities: list[tuple[int, Capacity]], epoch: int) -> Division | ContinuedDivision:
+        (_, capacity), *later = capacities
+        division: Division | ContinuedDivision = self._division_of(capacity)
+        for first, capacity in later:
+            division = ContinuedDivision(division, epoch, first, self._division_of(capacity))
+        return division
+
+    def _division_of(self, capacity: Capacity) -> Division:
+        return self._own if capacity == self._capacity else self._divided(self._planner_of(capacity))
+
+    def adopt(self, former: Former | None) -> Former | None:
+        """Has an epoch divided by another capacity. Returns what it was before."""
+        before = self._adopted
+        if former is not before:
+            self._adopted, self._microbatches = former, {}
+        return before
+
+    def divided_by(self, epoch: int) -> list[dict[str, Any]] | None:
+        """The capacities that have divided this epoch, JSON; None: this one alone."""
+        adopted = self._adopted
+        if adopted is None or adopted.epoch != epoch:
+            return None
+        return [{"step": step, **capacity.to_dict()} for step, capacity in adopted.capacities]
 
     def plan(self, epoch: int, step: int) -> tuple[Plan, Positions]:
         """A global batch's plan, and its sequences' positions in the dataset.
@@ -295,10 +362,10 @@ class GlobalBatches:
         Raises:
             IndexError: there is no such global batch.
         """
-        if not 0 <= step < self.steps:
-            raise IndexError(f"step is {step}; must be 0 to {self.steps - 1}")
-        self._go_to(epoch)
-        batch = self._batch(step)
+        division = self._division(epoch)
+        if not 0 <= step < division.steps_of(epoch):
+            raise IndexError(f"step is {step}; must be 0 to {division.steps_of(epoch) - 1}")
+        batch = division.batch(epoch, step)
         return self._planner.plan(batch), batch
 
     def microbatches(self, epoch: int, step: int) -> list[Positions]:
@@ -308,57 +375,21 @@ class GlobalBatches:
         Raises:
             as plan() does.
         """
-        self._go_to(epoch)
-        if step not in self._own:
+        if epoch != self._number:
+            self._number, self._microbatches = epoch, {}
+        if step not in self._microbatches:
             plan, batch = self.plan(epoch, step)
-            self._own[step] = [batch[one.indices] for one in plan.rank(self._rank)]
-        return self._own[step]
+            self._microbatches[step] = [batch[one.indices] for one in plan.rank(self._rank)]
+        return self._microbatches[step]
 
     def count(self, epoch: int) -> int:
-        """The rank's micro-batches of an epoch. Plans all of it where microbatches_per_step is not set."""
-        number = self.microbatches_per_step
+        """The rank's micro-batches of an epoch; of one that went on with another capacity, since then. Plans all of it
+        where microbatches_per_step is not set."""
+        number, division, adopted = self.microbatches_per_step, self._division(epoch), self._adopted
+        first = adopted.first if adopted is not None and adopted.epoch == epoch else 0
+        steps = range(first, division.steps_of(epoch))
         if number is None:
-            return sum(len(self.microbatches(epoch, step)) for step in range(self.steps))
-        self._go_to(epoch)
-        sequences = int(self._epoch.ends[-1])
-        return number * (sequences // self._mini_batch if self._mini_batch else self.steps)
-
-    def _go_to(self, epoch: int) -> None:
-        if epoch != self._number:
-            self._number, self._epoch, self._own = epoch, self._epochs.of(epoch), {}
-
-
-def _planned_as(dataset: Request) -> dict[str, Any]:
-    """What plans depend on beside the seed, by option. JSON."""
-    arrays = {"lengths": dataset.lengths, "group_ids": dataset.group_ids}
-    digests = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in arrays.items()}
-    return {**_flat("", dataset.fields), **digests}
-
-
-def _flat(where: str, value: Any) -> dict[str, Any]:
-    """The values in a message, by the options that they are of."""
-    if isinstance(value, dict):
-        entries = [(f"{where}.{name}" if where else name, one) for name, one in value.items()]
-    elif isinstance(value, list):
-        entries = [(f"{where}[{place}]", one) for place, one in enumerate(value)]
-    else:
-        return {_NAMES.get(where, where): value}
-    return {name: one for place, entry in entries for name, one in _flat(place, entry).items()}
-
-
-# Of options that are not called as their fields in a request.
-_NAMES = {
-    "passes[0].max_tokens_per_microbatch": "max_tokens",
-    "topology.data_parallel": "dp",
-    "topology.context_parallel": "cp",
-    "topology.tensor_parallel": "tp",
-    "topology.pipeline_parallel": "pp",
-    "topology.virtual_pipeline": "vpp",
-    "topology.sequence_parallel": "sequence_parallel",
-    "mini_batches.size": "mini_batch_size",
-    "mini_batches.order": "order",
-    "mini_batches.seed": "seed",
-    "mini_batches.groups": "groups",
-    "mini_batches.max_delay": "max_delay",
-    "manifest.pad_to": "pad_to",
-}
+            return sum(len(self.microbatches(epoch, step)) for step in steps)
+        if not self._mini_batch:
+            return number * len(steps)
+        return number * (sum(len(division.batch(epoch, step)) for step in steps) // self._mini_batch)

@@ -1,0 +1,17 @@
+// The cost model that a plan says it was made by is that of the request.
+
+#ifndef BATCHPLAN_SERVER_CHECKER_CHECK_COSTS_H_
+#define BATCHPLAN_SERVER_CHECKER_CHECK_COSTS_H_
+
+#include "absl/status/status.h"
+#include "server/planner/request/options.h"
+
+namespace batchplan::checker {
+
+// Internal unless the coefficients that the plan states are those of the request, finite, at least
+// 0 and not all 0.
+absl::Status CheckCostModel(const CostModel& requested, const CostModel& used);
+
+}  // namespace batchplan::checker
+
+#endif  // BATCHPLAN_SERVER_CHECKER_CHECK_COSTS_H_

@@ -315,7 +315,7 @@ std::optional<Pass> Pass::OnOneSize(size_t size) const {
 }
 
 bool Pass::may_deal_bins() const {
-  return options_->layout == Layout::kPacked && !options_->equal_sequence_counts &&
+  return options_->layout == Layout::kPacked && !options_->keeps_counts() &&
          (!groups_keep_rank_ || groups_keep_microbatch_);
 }
 

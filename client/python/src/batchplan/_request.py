@@ -127,6 +127,8 @@ class Request:
                 seed=None if seed is None else str(seed),
                 groups=enum("groups", options.get("groups")),
                 max_delay=optional(whole, "mini_batches.max_delay", "max_delay"),
+                group_count=optional(whole, "mini_batches.group_count", "mini_batch_groups"),
+                last=enum("last_mini_batch", options.get("last_mini_batch")),
             ),
             selection=None if selection is None else selection.to_dict(),
             cost_model=cost.to_dict() if isinstance(cost, CostModel) else cost and {"fitted": True},

@@ -91,8 +91,6 @@ absl::Status CheckDeal(const PlacedPass& placed, const RequestLoad& load, const 
   const uint64_t ranks = placed.pass.demands.data_parallel;
   std::set<std::pair<double, uint32_t>> least;
   for (uint32_t rank = 0; rank < ranks; ++rank) least.emplace(0, rank);
-  // Ranks with items other than of sequences that exceed the limit by themselves.
-  std::vector<bool> keeps_limit(ranks, false);
   for (const LoadItem* const item : items) {
     auto taker = least.extract(least.begin());
     const uint32_t rank = taker.value().second;
@@ -103,11 +101,10 @@ absl::Status CheckDeal(const PlacedPass& placed, const RequestLoad& load, const 
     }
     taker.value().first += item->value;
     least.insert(std::move(taker));
-    if (limit != nullptr && !RunsAlone(placed, *limit, item->sequence)) keeps_limit[rank] = true;
   }
   if (limit == nullptr) return absl::OkStatus();
   for (const auto& [sum, rank] : least) {
-    if (!keeps_limit[rank] || !limit->IsExceededBy(sum)) continue;
+    if (!limit->IsExceededBy(sum)) continue;
     const uint32_t m = placed.placement[items.front()->sequence];
     return Violation(PlaceOf(placed.pass, placed.microbatches[m]), " has ", sum, " of load \"",
                      load.name, "\" on rank ", rank, ", above max_per_microbatch ", limit->most);

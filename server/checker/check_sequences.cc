@@ -1,5 +1,6 @@
 #include "server/checker/check_sequences.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -85,13 +86,19 @@ absl::Status CheckMiniBatches(const PlacedPass& placed) {
   if (pass.options.ignore_mini_batches) return absl::OkStatus();
   const RequestDemands& demands = pass.demands;
   std::vector<uint64_t> sizes(pass.plan.microbatches_per_rank.size(), 0);
+  std::vector<bool> counted(demands.counts_groups ? demands.group_of.size() : 0, false);
   uint64_t delay = 0;
   uint64_t moved = 0;
   uint64_t planned = 0;
   for (size_t sequence = 0; sequence < placement.size(); ++sequence) {
     if (placement[sequence] == kNowhere) continue;
     const uint32_t mini_batch = microbatches[placement[sequence]].mini_batch;
-    ++sizes[mini_batch];
+    if (!demands.counts_groups) {
+      ++sizes[mini_batch];
+    } else if (!counted[demands.group_of[sequence]]) {
+      counted[demands.group_of[sequence]] = true;
+      ++sizes[mini_batch];
+    }
     if (demands.mini_batch_of.empty()) continue;
     const uint32_t place = demands.mini_batch_of[sequence];
     delay += mini_batch > place ? mini_batch - place : 0;
@@ -113,11 +120,14 @@ absl::Status CheckMiniBatches(const PlacedPass& placed) {
       return Violation("passes[", pass.number, "] has no sequences in mini-batch ", k);
     }
     // Which mini-batch a dropped sequence was in is not recorded; then the size is an upper limit.
-    const bool wrong = demands.any_dropped ? sizes[k] > demands.mini_batch_size
-                                           : sizes[k] != demands.mini_batch_size;
-    if (wrong) {
-      return Violation("passes[", pass.number, "] has ", sizes[k], " sequences in mini-batch ", k,
-                       ", but mini_batches.size is ", demands.mini_batch_size);
+    const uint64_t wanted = k + 1 < sizes.size() ? demands.mini_batch_size : demands.last_size;
+    if (demands.any_dropped ? sizes[k] > wanted : sizes[k] != wanted) {
+      return Violation(
+          "passes[", pass.number, "] has ", sizes[k],
+          demands.counts_groups ? " groups" : " sequences", " in mini-batch ", k,
+          ", but mini_batches.", demands.counts_groups ? "group_count" : "size", " is ",
+          demands.mini_batch_size,
+          wanted == demands.mini_batch_size ? "" : ", of which the last has what is left");
     }
   }
   // Where a shuffle puts a sequence is not known here.
@@ -146,7 +156,8 @@ absl::Status CheckGroups(const PlacedPass& placed) {
     const char* torn = nullptr;
     if (own.mini_batch != leaders.mini_batch) {
       torn = "mini-batch";
-    } else if (policy != GroupPolicy::kSameMiniBatch && own.rank != leaders.rank) {
+    } else if ((policy == GroupPolicy::kSameRank || policy == GroupPolicy::kSameMicrobatch) &&
+               own.rank != leaders.rank) {
       torn = "rank";
     } else if (policy == GroupPolicy::kSameMicrobatch && placement[sequence] != placement[leader]) {
       torn = "micro-batch";
@@ -178,25 +189,36 @@ absl::Status CheckGivenRanks(const PlacedPass& placed) {
 absl::Status CheckEqualCounts(const PlacedPass& placed) {
   const auto& [pass, microbatches, placement] = placed;
   // Later passes leave every sequence on its rank, so that what the first says holds for all.
-  if (!pass.request.passes.front().equal_sequence_counts) return absl::OkStatus();
-  // Micro-batches stand mini-batch by mini-batch and rank by rank, so each rank's are a run.
-  size_t first_count = 0;  // of rank 0 in the current mini-batch
-  size_t m = 0;
-  while (m < microbatches.size()) {
-    const uint32_t mini_batch = microbatches[m].mini_batch;
-    const uint32_t rank = microbatches[m].rank;
-    const size_t begin = microbatches[m].begin;
-    size_t end = begin;
-    for (; m < microbatches.size() && microbatches[m].mini_batch == mini_batch &&
-           microbatches[m].rank == rank;
-         ++m) {
-      end = microbatches[m].end;
-    }
-    if (rank == 0) first_count = end - begin;
-    if (end - begin != first_count) {
-      return Violation("passes[", pass.number, "] has ", end - begin, " sequences on rank ", rank,
-                       " in mini-batch ", mini_batch, ", but ", first_count,
-                       " on rank 0, and equal_sequence_counts is set");
+  const EqualCounts asked = pass.request.passes.front().sequence_counts;
+  if (asked == EqualCounts::kAny) return absl::OkStatus();
+  // What is within one in every mini-batch need not be in all of them together.
+  const bool by_mini_batch =
+      !std::ranges::all_of(pass.request.passes, &PassOptions::ignore_mini_batches);
+  if (asked == EqualCounts::kWithinOne && by_mini_batch && pass.options.ignore_mini_batches) {
+    return absl::OkStatus();
+  }
+  const uint64_t ranks = pass.demands.data_parallel;
+  // By mini-batch and rank.
+  std::vector<uint64_t> counts(pass.plan.microbatches_per_rank.size() * ranks, 0);
+  for (const Microbatch& microbatch : microbatches) {
+    counts[microbatch.mini_batch * ranks + microbatch.rank] += microbatch.end - microbatch.begin;
+  }
+  for (size_t first = 0; first < counts.size(); first += ranks) {
+    uint64_t all = 0;
+    for (uint64_t rank = 0; rank < ranks; ++rank) all += counts[first + rank];
+    for (uint64_t rank = 0; rank < ranks; ++rank) {
+      const uint64_t own = counts[first + rank];
+      if (asked == EqualCounts::kExact && own != counts[first]) {
+        return Violation("passes[", pass.number, "] has ", own, " sequences on rank ", rank,
+                         " in mini-batch ", first / ranks, ", but ", counts[first],
+                         " on rank 0, and equal_sequence_counts is set");
+      }
+      if (asked == EqualCounts::kWithinOne &&
+          (own * ranks + ranks <= all || own * ranks >= all + ranks)) {
+        return Violation("passes[", pass.number, "] has ", own, " sequences on rank ", rank,
+                         " in mini-batch ", first / ranks, " of ", all, ", and ", ranks,
+                         " ranks are to have as many within one");
+      }
     }
   }
   return absl::OkStatus();

@@ -34,7 +34,7 @@ struct PlacedPass {
 
 // Internal if a mini-batch does not hold what it should: with the order preserved exactly its piece
 // of the manifest, stratified that of the manifest ordered by length, shuffled exactly
-// mini_batches.size sequences; always less the dropped ones, but never nothing.
+// so many sequences, or groups; always less the dropped ones, but never nothing.
 absl::Status CheckMiniBatches(const PlacedPass& placed);
 
 // Internal if members of a group are further apart than the policy allows.
@@ -44,7 +44,7 @@ absl::Status CheckGroups(const PlacedPass& placed);
 absl::Status CheckGivenRanks(const PlacedPass& placed);
 
 // Internal if ranks have different numbers of sequences in a mini-batch, less the dropped ones,
-// although the first pass, which fixes the ranks, asked for equal ones.
+// although the first pass, which fixes the ranks, asked for equal ones, or within one.
 absl::Status CheckEqualCounts(const PlacedPass& placed);
 
 // Internal if `later` has a sequence on another rank, or on others, than `first`, or, where both

@@ -51,7 +51,7 @@ absl::Status CheckDynamicContext(const Manifest& manifest, const PlanOptions& op
   if (options.overlong == OverlongPolicy::kAlone) {
     return Violation("overlong sequences are to run alone, but groups are to differ");
   }
-  if (options.passes[0].equal_sequence_counts ||
+  if (options.passes[0].sequence_counts != EqualCounts::kAny ||
       !(megatron || options.passes[0].sharding == Sharding::kBalanced)) {
     return Violation("passes[0] divides sequences among single ranks, but groups are to differ");
   }
@@ -95,11 +95,6 @@ absl::Status CheckRequest(const Manifest& manifest, const PlanOptions& options) 
       return Violation("manifest.ranks[", i, "] is ", manifest.ranks[i],
                        ", not below topology.data_parallel ", topology.data_parallel);
     }
-  }
-  const uint32_t size = options.mini_batches.size;
-  if (size != 0 && count % size != 0) {
-    return Violation("mini_batches.size is ", size, ", which does not divide the ", count,
-                     " sequences of the manifest");
   }
   if (options.passes.empty()) return Violation("the request has no passes");
   if (absl::Status status = CheckDynamicContext(manifest, options); !status.ok()) return status;
@@ -184,11 +179,39 @@ std::vector<uint32_t> NumberGroups(std::span<const uint32_t> ids) {
   return group_of;
 }
 
+// How many mini-batches of how many sequences, or of how many groups. Fills counts_groups and what
+// follows it.
+absl::Status CountMiniBatches(const Manifest& manifest, const MiniBatching& asked,
+                              RequestDemands& demands) {
+  demands.counts_groups = asked.group_count > 0;
+  if (demands.counts_groups && (asked.size > 0 || manifest.group_ids.empty())) {
+    return Violation("mini_batches.group_count is ", asked.group_count, ", beside size ",
+                     asked.size, " and ", manifest.group_ids.size(), " group_ids");
+  }
+  uint64_t total = manifest.lengths.size();
+  uint64_t each = asked.size == 0 ? total : asked.size;
+  if (demands.counts_groups) {
+    total = 1 + *std::max_element(demands.group_of.begin(), demands.group_of.end());
+    each = asked.group_count;
+  }
+  const uint64_t rest = total % each;
+  if (rest != 0 && asked.last != LastMiniBatch::kSmaller) {
+    return Violation(
+        demands.counts_groups ? "mini_batches.group_count is " : "mini_batches.size is ", each,
+        ", which does not divide the ", total, demands.counts_groups ? " groups" : " sequences",
+        " of the manifest");
+  }
+  demands.mini_batch_size = each;
+  demands.last_size = rest == 0 ? each : rest;
+  demands.mini_batches = (total - demands.last_size) / each + 1;
+  return absl::OkStatus();
+}
+
 // The mini-batches of an order that is known: the manifest, as it is or by ascending length, cut
-// every `size` sequences. Groups that stay together stand where their first member does, and are as
-// long as their longest.
+// every `size` sequences, or groups if these are counted. Groups that stay together stand where
+// their first member does, and are as long as their longest.
 std::vector<uint32_t> CutMiniBatches(std::span<const uint32_t> lengths, Order asked, uint64_t size,
-                                     const std::vector<uint32_t>& group_of) {
+                                     bool counts_groups, const std::vector<uint32_t>& group_of) {
   const size_t count = lengths.size();
   std::vector<uint32_t> order(count);
   std::iota(order.begin(), order.end(), 0);
@@ -211,8 +234,12 @@ std::vector<uint32_t> CutMiniBatches(std::span<const uint32_t> lengths, Order as
                      [&](uint32_t a, uint32_t b) { return longest[unit(a)] < longest[unit(b)]; });
   }
   std::vector<uint32_t> mini_batch_of(count);
+  uint64_t before = 0;  // sequences, or groups
   for (size_t position = 0; position < count; ++position) {
-    mini_batch_of[order[position]] = static_cast<uint32_t>(position / size);
+    const bool begins = !counts_groups || position == 0 ||
+                        group_of[order[position]] != group_of[order[position - 1]];
+    if (position > 0 && begins) ++before;
+    mini_batch_of[order[position]] = static_cast<uint32_t>(before / size);
   }
   return mini_batch_of;
 }
@@ -241,6 +268,10 @@ absl::Status ApplyOverlongPolicy(const Manifest& manifest, OverlongPolicy policy
         demands.excluded.push_back({index, length, ExclusionReason::kDropped});
       }
     } else if (policy == OverlongPolicy::kAlone) {
+      if (loads.ExceedsDealt(index)) {
+        return Violation("sequence ", i, " has more of a dealt load than a limit allows, and is ",
+                         "not dropped");
+      }
       if (overlong(i)) demands.excluded.push_back({index, length, ExclusionReason::kAlone});
     } else if (too_much(i)) {
       return Violation("sequence ", i, " has more of a load than a limit allows, and is neither ",
@@ -287,12 +318,17 @@ absl::StatusOr<RequestDemands> DemandsOf(const Manifest& manifest, const PlanOpt
                                          const RequestLoads& loads) {
   if (absl::Status status = CheckRequest(manifest, options); !status.ok()) return status;
 
-  const size_t count = manifest.lengths.size();
   const MiniBatching& mini_batches = options.mini_batches;
   RequestDemands demands;
   demands.data_parallel = AtLeastOne(options.topology.data_parallel);
   demands.pool = demands.data_parallel * AtLeastOne(options.topology.context_parallel);
-  demands.mini_batch_size = mini_batches.size == 0 ? count : mini_batches.size;
+  if ((mini_batches.groups != GroupPolicy::kIgnore || mini_batches.group_count > 0) &&
+      !manifest.group_ids.empty()) {
+    demands.group_of = NumberGroups(manifest.group_ids);
+  }
+  if (absl::Status status = CountMiniBatches(manifest, mini_batches, demands); !status.ok()) {
+    return status;
+  }
   demands.length_limit = std::numeric_limits<uint32_t>::max();
   for (const PassOptions& pass : options.passes) {
     Topology topology = options.topology;
@@ -324,14 +360,12 @@ absl::StatusOr<RequestDemands> DemandsOf(const Manifest& manifest, const PlanOpt
                                  : AtLeastOne(options.topology.pipeline_parallel);
       pass_demands.count_multiple = std::lcm(pass_demands.count_multiple, group);
     }
-    pass_demands.mini_batches = pass.ignore_mini_batches ? 1 : count / demands.mini_batch_size;
-  }
-  if (mini_batches.groups != GroupPolicy::kIgnore && !manifest.group_ids.empty()) {
-    demands.group_of = NumberGroups(manifest.group_ids);
+    pass_demands.mini_batches = pass.ignore_mini_batches ? 1 : demands.mini_batches;
   }
   if (mini_batches.order != Order::kShuffled) {
-    demands.mini_batch_of = CutMiniBatches(manifest.lengths, mini_batches.order,
-                                           demands.mini_batch_size, demands.group_of);
+    demands.mini_batch_of =
+        CutMiniBatches(manifest.lengths, mini_batches.order, demands.mini_batch_size,
+                       demands.counts_groups, demands.group_of);
   }
   if (absl::Status status = ApplyOverlongPolicy(manifest, options.overlong, loads, demands);
       !status.ok()) {

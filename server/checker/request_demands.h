@@ -52,11 +52,15 @@ struct RequestDemands {
   // Exactly what the plan has to list, in this order.
   std::vector<ExcludedSequence> excluded;
   bool any_dropped = false;
-  // Sequences of a mini-batch before any were dropped.
+  // Sequences of a mini-batch before any were dropped, or groups where these are counted; the last
+  // one has last_size of them.
+  bool counts_groups = false;
   uint64_t mini_batch_size = 0;
+  uint64_t last_size = 0;
+  uint64_t mini_batches = 1;
   // By manifest position, for passes that respect mini-batches: the manifest, or what stands in it
-  // ordered by length, cut every mini_batch_size sequences. Empty where the order is shuffled,
-  // because then any mini-batch may hold any sequence.
+  // ordered by length, cut every mini_batch_size sequences, or groups. Empty where the order is
+  // shuffled, because then any mini-batch may hold any sequence.
   std::vector<uint32_t> mini_batch_of;
   // By manifest position, numbered from 0; empty where groups need not stay together.
   std::vector<uint32_t> group_of;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -159,9 +161,17 @@ void RequestLoads::FindInseparable() {
   for (const RequestLoad& load : all_) {
     std::vector<double>& own = inseparable_.emplace_back(load.values);
     if (!load.dealt) continue;
-    own.assign(own.size(), 0);
-    for (const LoadItem& item : load.items) {
-      own[item.sequence] = std::max(own[item.sequence], item.value);
+    std::vector<std::vector<double>> items(own.size());
+    for (const LoadItem& item : load.items) items[item.sequence].push_back(item.value);
+    for (size_t i = 0; i < own.size(); ++i) {
+      std::ranges::sort(items[i], std::greater<>());
+      if (items[i].empty()) continue;
+      // Each item is on an empty rank while there are any.
+      std::multiset<double> ranks;
+      for (size_t k = 0; k < std::min<size_t>(data_parallel_, items[i].size()); ++k)
+        ranks.insert(0);
+      for (const double item : items[i]) ranks.insert(ranks.extract(ranks.begin()).value() + item);
+      own[i] = *ranks.rbegin();
     }
   }
 }
@@ -178,6 +188,7 @@ absl::StatusOr<RequestLoads> RequestLoads::Create(const Manifest& manifest,
   if (absl::Status status = loads.ReadItems(manifest); !status.ok()) return status;
   if (absl::Status status = loads.ReadCosts(options); !status.ok()) return status;
   if (absl::Status status = loads.ReadLimits(options); !status.ok()) return status;
+  loads.data_parallel_ = options.topology.data_parallel;
   loads.FindInseparable();
   return loads;
 }
@@ -201,6 +212,15 @@ void RequestLoads::Take(std::span<const uint32_t> positions) {
 
 bool RequestLoads::Exceeds(const RequestLimit& limit, uint32_t sequence) const {
   return limit.IsExceededBy(inseparable_[limit.load][sequence]);
+}
+
+bool RequestLoads::ExceedsDealt(uint32_t sequence) const {
+  for (const std::vector<RequestLimit>& limits : limits_) {
+    for (const RequestLimit& limit : limits) {
+      if (all_[limit.load].dealt && Exceeds(limit, sequence)) return true;
+    }
+  }
+  return false;
 }
 
 bool RequestLoads::ExceedsOne(size_t pass, uint32_t sequence) const {

@@ -68,10 +68,12 @@ class RequestLoads {
     return pass < limits_.size() ? std::span(limits_[pass]) : std::span<const RequestLimit>();
   }
 
-  // Whether a sequence by itself has more of a load than that limit allows: of a dealt load, an
-  // item that is larger.
+  // Whether a sequence by itself has more of a load than that limit allows: of a dealt load, if
+  // its items are dealt alone.
   bool Exceeds(const RequestLimit& limit, uint32_t sequence) const;
   // The same of any limit of a pass, or of any pass.
+  // The same of a limit on a dealt load, of any pass.
+  bool ExceedsDealt(uint32_t sequence) const;
   bool ExceedsOne(size_t pass, uint32_t sequence) const;
   bool ExceedsOne(uint32_t sequence) const;
 
@@ -86,12 +88,13 @@ class RequestLoads {
   absl::Status ReadLimits(const PlanOptions& options);
   // The number of the load of that name; how many there are, if there is none.
   size_t NumberOf(absl::string_view name) const;
-  // By load, what of each sequence can't be at several places: its largest item if the load is
-  // dealt, else all of it.
+  // By load, what of each sequence is on one rank at least: of a dealt load what the rank with most
+  // has of its items, else all of it.
   void FindInseparable();
 
   std::vector<RequestLoad> all_;
   std::vector<size_t> dealt_;
+  uint32_t data_parallel_ = 1;
   std::vector<std::vector<RequestLimit>> limits_;
   std::vector<std::vector<double>> inseparable_;
 };

@@ -30,7 +30,7 @@ absl::Status CheckPlanned(size_t sequences, size_t passes) {
                    ", the limit of a plan; plan fewer sequences or passes at a time"));
 }
 
-absl::Status CheckManifest(const Manifest& manifest, GroupPolicy groups) {
+absl::Status CheckManifest(const Manifest& manifest, const MiniBatching& mini_batches) {
   if (manifest.lengths.empty()) {
     return absl::InvalidArgumentError("manifest.lengths is empty; at least one sequence is needed");
   }
@@ -43,7 +43,12 @@ absl::Status CheckManifest(const Manifest& manifest, GroupPolicy groups) {
         "manifest.group_ids has ", manifest.group_ids.size(), " entries, but manifest.lengths has ",
         manifest.lengths.size(), "; give one a sequence, or none"));
   }
-  if (manifest.group_ids.empty() && groups != GroupPolicy::kIgnore) {
+  if (manifest.group_ids.empty() && mini_batches.group_count > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("manifest.group_ids is empty, but mini_batches.group_count is ",
+                     mini_batches.group_count, "; give one a sequence, or set mini_batches.size"));
+  }
+  if (manifest.group_ids.empty() && mini_batches.groups != GroupPolicy::kIgnore) {
     return absl::InvalidArgumentError(
         "manifest.group_ids is empty, but mini_batches.groups asks for groups to stay together");
   }
@@ -86,7 +91,7 @@ absl::StatusOr<Plan> MakePlan(const Manifest& manifest, const PlanOptions& optio
 absl::StatusOr<Plan> MakeCountedPlan(const Manifest& manifest, const PlanOptions& options,
                                      const std::stop_token& stop, uint64_t& ticks) {
   ticks = 0;
-  absl::Status status = CheckManifest(manifest, options.mini_batches.groups);
+  absl::Status status = CheckManifest(manifest, options.mini_batches);
   status.Update(CheckSharedPrefixes(manifest));
   status.Update(CheckSharing(manifest, options));
   status.Update(CheckLoads(manifest, options));
@@ -97,7 +102,7 @@ absl::StatusOr<Plan> MakeCountedPlan(const Manifest& manifest, const PlanOptions
   const absl::StatusOr<PassLimits> limits = PassLimitsOf(options);
   if (!limits.ok()) return limits.status();
   absl::Status ranks =
-      CheckGivenRanks(manifest, options, Groups(manifest, options.mini_batches.groups));
+      CheckGivenRanks(manifest, options, Groups(manifest, options.mini_batches.policy()));
   if (!ranks.ok()) return ranks;
   if (stop.stop_requested()) return absl::CancelledError("planning was cancelled");
 

@@ -17,6 +17,7 @@
 #include "server/planner/request/sequence_groups.h"
 #include "server/planner/request/shared_prefixes.h"
 #include "server/planner/split/choice.h"
+#include "server/planner/split/mini_batches.h"
 #include "server/planner/split/step_estimate.h"
 #include "server/planner/split/waiting_pool.h"
 
@@ -166,10 +167,10 @@ std::vector<std::vector<SequenceIndex>> BetterChoices(
                              ? std::min(manifest.lengths[i], limits.longest.length)
                              : manifest.lengths[i];
   }
-  const Groups groups(manifest, options.mini_batches.groups);
+  const Groups groups(manifest, options.mini_batches.policy());
   const size_t sequences = pool.Sequences(pool.first_choice()).size();
-  const size_t size = options.mini_batches.size;
-  const size_t mini_batches = size == 0 ? 1 : std::max<size_t>(1, sequences / size);
+  const size_t mini_batches = MiniBatchesOf(options.mini_batches, sequences,
+                                            pool.certain().size() + pool.first_choice().size());
   const std::optional<StepEstimate> estimate = StepEstimate::Create(
       manifest, options, limits, planned, groups, prefixes, loads, mini_batches, allowance.stop());
   if (!estimate) return {};
@@ -250,6 +251,21 @@ TakenPlan PlanOfAnyEffort(const Manifest& manifest, const PlanOptions& options,
   return best;
 }
 
+// Whether mini-batches divide what first in, first out takes.
+absl::Status CheckTaken(const PlanOptions& options, size_t sequences, size_t units) {
+  const MiniBatching& mini_batches = options.mini_batches;
+  const bool counts_groups = mini_batches.group_count > 0;
+  const size_t each = counts_groups ? mini_batches.group_count : mini_batches.size;
+  const size_t taken = counts_groups ? units : sequences;
+  if (each == 0 || taken % each == 0 || mini_batches.last == LastMiniBatch::kSmaller) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(counts_groups ? "mini_batches.group_count is " : "mini_batches.size is ", each,
+                   ", which does not divide the ", taken, counts_groups ? " groups" : " sequences",
+                   " that first in, first out takes where ", TargetOf(*options.selection)));
+}
+
 }  // namespace
 
 absl::StatusOr<Plan> PlanSelection(const Manifest& manifest, const PlanOptions& options,
@@ -266,11 +282,9 @@ absl::StatusOr<Plan> PlanSelection(const Manifest& manifest, const PlanOptions& 
       PlanOfAnyEffort(manifest, options, limits, prefixes, loads, *pool, allowance);
   if (absl::IsCancelled(best.status())) return best;
   if (!best.ok()) {
-    const uint32_t size = options.mini_batches.size;
-    if (size == 0 || taken.size() % size == 0) return best;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "mini_batches.size is ", size, ", which does not divide the ", taken.size(),
-        " sequences that first in, first out takes where ", TargetOf(*options.selection)));
+    absl::Status divides =
+        CheckTaken(options, taken.size(), pool->certain().size() + pool->first_choice().size());
+    return divides.ok() ? best : divides;
   }
   Complete(*pool, taken, *best);
   return best;

@@ -74,6 +74,8 @@ class PassPlans : public PlacementSink {
         instance.options().ignore_mini_batches ? mini_batches_.all() : mini_batches_[mini_batch];
     bounds_[pass].push_back(BoundsOf(instance, sequences, placement, allowance_));
     if (allowance_.stop_requested()) return;
+    // What meets in a slot is dealt together.
+    if (instance.deals_within_limits()) placement.whole_slots = true;
     // Groups come in the order in which they run.
     if (!instance.sizes_differ()) {
       OrderMicrobatches(instance, instance.order(), placement, allowance_);
@@ -199,6 +201,14 @@ void MeasureDelay(const PlanOptions& options, const SequenceLists& places,
   }
 }
 
+// Groups that are counted need not have as many sequences, unless each mini-batch has to divide
+// among the ranks.
+DelayTerms DelayTermsOf(const PlanOptions& options) {
+  return {.max_delay = options.mini_batches.max_delay,
+          .any_size = options.mini_batches.group_count > 0 &&
+                      options.passes.front().sequence_counts != EqualCounts::kExact};
+}
+
 // Plans the mini-batches as they are, and with sequences moved to other ones as far as the options
 // allow. Returns the plan of the shorter step.
 absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const PassLimits& limits,
@@ -217,8 +227,7 @@ absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const Pass
   const SequenceLists moved = [&] {
     const Allowance::Part part(as_much, 2);
     return DelayLong(
-        batch.mini_batches, batch.groups, batch.planned.lengths,
-        batch.options.mini_batches.max_delay,
+        batch.mini_batches, batch.groups, batch.planned.lengths, DelayTermsOf(batch.options),
         [&](std::span<const SequenceIndex> list) {
           as_much.Spend(estimate->TicksOf(list.size(), 1));
           return as_much.stop_requested() ? 0 : estimate->TimeOf(list);
@@ -313,7 +322,7 @@ absl::StatusOr<Plan> PlanWhole(const Manifest& manifest, const PlanOptions& opti
 absl::StatusOr<Plan> PlanAtEffort(const Manifest& manifest, const PlanOptions& options,
                                   const PassLimits& limits, const Allowance& allowance) {
   allowance.SpendOnTop(GreedyTicks(manifest.lengths.size(), options.passes.size()));
-  const Groups groups(manifest, options.mini_batches.groups);
+  const Groups groups(manifest, options.mini_batches.policy());
   const Loads loads(manifest);
   absl::StatusOr<PlannedLengths> planned = ApplyOverlongPolicy(
       manifest, options, groups, loads, limits.longest, [](SequenceIndex) { return false; });

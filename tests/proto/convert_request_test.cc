@@ -149,10 +149,48 @@ TEST(ConvertRequestTest, EveryFieldArrives) {
   EXPECT_EQ(pass.rows, RowPadding::kBuckets);
   EXPECT_THAT(pass.buckets, ElementsAre(48, 96));
   EXPECT_EQ(pass.sharding, Sharding::kContiguous);
-  EXPECT_TRUE(pass.equal_sequence_counts);
+  EXPECT_EQ(pass.sequence_counts, EqualCounts::kExact);
   EXPECT_EQ(pass.order, MicrobatchOrder::kSmallAtBothEnds);
   EXPECT_TRUE(pass.ignore_mini_batches);
   EXPECT_TRUE(pass.forward_only);
+}
+
+TEST(ConvertRequestTest, MiniBatchesMayCountGroups) {
+  const ParsedRequest parsed =
+      ParseRequest(Request("mini_batches { group_count: 3 last: LAST_MINI_BATCH_SMALLER } "
+                           "passes { max_tokens_per_microbatch: 10 }"))
+          .value();
+  EXPECT_EQ(parsed.options.mini_batches.group_count, 3);
+  EXPECT_EQ(parsed.options.mini_batches.last, LastMiniBatch::kSmaller);
+  EXPECT_EQ(parsed.options.mini_batches.policy(), GroupPolicy::kSameMiniBatch);
+}
+
+TEST(ConvertRequestTest, EqualCountsAreAskedForInOneOfTwoWays) {
+  const auto counts = [](const std::string& fields) {
+    return ParseRequest(Request("passes { max_tokens_per_microbatch: 10 " + fields + "}"))
+        ->options.passes[0]
+        .sequence_counts;
+  };
+  EXPECT_EQ(counts(""), EqualCounts::kAny);
+  EXPECT_EQ(counts("sequence_counts: EQUAL_COUNTS_EXACT"), EqualCounts::kExact);
+  EXPECT_EQ(counts("sequence_counts: EQUAL_COUNTS_WITHIN_ONE"), EqualCounts::kWithinOne);
+  EXPECT_EQ(counts("sequence_counts: EQUAL_COUNTS_EXACT equal_sequence_counts: true"),
+            EqualCounts::kExact);
+  for (const char* fields : {"EQUAL_COUNTS_WITHIN_ONE equal_sequence_counts: true",
+                             "EQUAL_COUNTS_EXACT equal_sequence_counts: false"}) {
+    EXPECT_THAT(
+        std::string(Refused(absl::StrCat("passes { sequence_counts: ", fields, "}")).message()),
+        HasSubstr("passes[0].sequence_counts is EQUAL_COUNTS_"));
+  }
+  EXPECT_THAT(
+      std::string(Refused("passes {} passes { sequence_counts: EQUAL_COUNTS_EXACT }").message()),
+      HasSubstr("passes[1].sequence_counts is set"));
+  // What the request sets stands over the preset.
+  EXPECT_EQ(ParseRequest(Request("preset: 'verl' passes { max_tokens_per_microbatch: 10 "
+                                 "sequence_counts: EQUAL_COUNTS_WITHIN_ONE }"))
+                ->options.passes[0]
+                .sequence_counts,
+            EqualCounts::kWithinOne);
 }
 
 TEST(ConvertRequestTest, TheManifestIsReadInPlace) {

@@ -58,7 +58,7 @@ TEST(RandomRequestsTest, ArriveAsTheyWereSent) {
     for (testing::GeneratedRequest* side : {&request, &received}) {
       for (size_t i = 1; i < side->options.passes.size(); ++i) {
         side->options.passes[i].sharding = side->options.passes[0].sharding;
-        side->options.passes[i].equal_sequence_counts = false;
+        side->options.passes[i].sequence_counts = EqualCounts::kAny;
       }
     }
     ASSERT_EQ(received.Describe(), request.Describe());

@@ -170,7 +170,9 @@ class SharedPartitions {
       const auto group = rank_of_group.try_emplace(manifest_.group_ids[i], rank_of_[i]).first;
       if (group->second != rank_of_[i]) return false;
     }
-    return !pass_.equal_sequence_counts || std::ranges::min(counts) == std::ranges::max(counts);
+    if (!pass_.keeps_counts()) return true;
+    const auto apart = std::ranges::max(counts) - std::ranges::min(counts);
+    return apart == 0 || (pass_.sequence_counts == EqualCounts::kWithinOne && apart == 1);
   }
 
   // Each rank's rows by descending cost, and empty ones behind them.

@@ -32,7 +32,7 @@ void MaybeShardTrees(RandomStream& random, GeneratedRequest& request) {
   }
   first.sharding =
       random.OneOf<Sharding>({Sharding::kArealTree, Sharding::kTrlTree, Sharding::kArtPrefixTree});
-  first.equal_sequence_counts = false;
+  first.sequence_counts = EqualCounts::kAny;
 }
 
 // Most sequences share with an earlier one, in a part of the forests mostly with the one before, so

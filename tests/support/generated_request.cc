@@ -26,7 +26,8 @@ struct Family {
 
 class RequestGenerator {
  public:
-  RequestGenerator(const Family& family, uint64_t seed) : family_(family), random_(seed) {}
+  RequestGenerator(const Family& family, uint64_t seed)
+      : family_(family), random_(seed), of_counts_(seed ^ 0x6D6D6D6D) {}
 
   GeneratedRequest Generate() {
     GenerateTopology();
@@ -38,6 +39,8 @@ class RequestGenerator {
     Scatter();
     GenerateRest();
     if (random_.Chance(15)) GenerateRanks();
+    CutOtherwise();
+    CountWithinOne();
     return std::move(request_);
   }
 
@@ -144,7 +147,7 @@ class RequestGenerator {
     } else if (random_.Chance(50)) {
       // What a later pass says here is not heeded.
       pass.sharding = options().passes[0].sharding;
-      pass.equal_sequence_counts = options().passes[0].equal_sequence_counts;
+      pass.sequence_counts = options().passes[0].sequence_counts;
     }
   }
 
@@ -168,7 +171,9 @@ class RequestGenerator {
         random_.OneOf<Sharding>({Sharding::kBalanced, Sharding::kStrideSorted,
                                  Sharding::kKarmarkarKarp, Sharding::kLpt, Sharding::kContiguous});
     if (pass.layout == Layout::kPacked && random_.Chance(25)) pass.sharding = Sharding::kDealBins;
-    pass.equal_sequence_counts = pass.sharding != Sharding::kDealBins && random_.Chance(25);
+    if (pass.sharding != Sharding::kDealBins && random_.Chance(25)) {
+      pass.sequence_counts = EqualCounts::kExact;
+    }
   }
 
   // Group sizes that sum to `total`.
@@ -332,12 +337,43 @@ class RequestGenerator {
     }
     for (PassOptions& pass : options().passes) {
       pass.sharding = Sharding::kBalanced;
-      if (!family_.preset.empty()) pass.equal_sequence_counts = false;
+      if (!family_.preset.empty()) pass.sequence_counts = EqualCounts::kAny;
     }
+  }
+
+  // Mini-batches of groups, and smaller last ones.
+  void CutOtherwise() {
+    MiniBatching& batching = options().mini_batches;
+    if (of_counts_.Chance(15)) {
+      batching.last = LastMiniBatch::kSmaller;
+      if (batching.size > 1 && of_counts_.Chance(50)) {
+        batching.size = static_cast<uint32_t>(of_counts_.Between(1, batching.size));
+      }
+    }
+    if (!request_.group_ids.empty() && of_counts_.Chance(20)) {
+      const auto parts = static_cast<uint32_t>(of_counts_.Between(1, 4));
+      batching.size = 0;
+      batching.group_count = std::max(1u, static_cast<uint32_t>(Members().size()) / parts);
+    } else if (batching.last == LastMiniBatch::kExact) {
+      return;
+    }
+    if (of_counts_.Chance(30)) {
+      batching.max_delay = static_cast<uint32_t>(of_counts_.Between(1, 2));
+    }
+  }
+
+  // Where all ranks were to have as many, or, less often, any number.
+  void CountWithinOne() {
+    PassOptions& first = options().passes[0];
+    if (first.sharding == Sharding::kDealBins || IsOfTrees(first.sharding)) return;
+    if (!of_counts_.Chance(first.keeps_counts() ? 50 : 12)) return;
+    first.sequence_counts = EqualCounts::kWithinOne;
   }
 
   const Family& family_;
   RandomStream random_;
+  // Of what was added later, so that requests are what they were without it.
+  RandomStream of_counts_;
   GeneratedRequest request_;
   // 0: no groups to heed.
   uint32_t group_size_ = 0;
@@ -397,7 +433,7 @@ void MakeDynamic(uint64_t seed, GeneratedRequest& request) {
     PadRows(topology, of_rows, pass);
     pass.packer = Packer::kBalanced;
     pass.balance_on = BalanceOn::kCost;
-    pass.equal_sequence_counts = false;
+    pass.sequence_counts = EqualCounts::kAny;
     pass.sharding = Sharding::kBalanced;
   }
   if (random.Chance(30)) options.passes[0].sharding = Sharding::kMegatronDynamicCp;
@@ -433,7 +469,9 @@ std::string GeneratedRequest::Describe() const {
       " PP ", t.pipeline_parallel, " VPP ", t.virtual_pipeline, t.sequence_parallel ? " SP" : "",
       DescribeDynamic(options), " groups of ", options.pipeline.group_size, " ratio ",
       options.pipeline.backward_ratio, " transfer ", options.pipeline.transfer, " shares [",
-      absl::StrJoin(options.pipeline.stage_shares, ","), "]; mini-batches of ", m.size, " order ",
+      absl::StrJoin(options.pipeline.stage_shares, ","), "]; mini-batches of ", m.size,
+      m.group_count > 0 ? absl::StrCat(m.group_count, " groups") : "",
+      m.last == LastMiniBatch::kSmaller ? ", the last smaller," : "", " order ",
       static_cast<int>(m.order), " seed ", m.seed, " group policy ", static_cast<int>(m.groups),
       " delay ", m.max_delay, DescribeSelection(options), "; overlong ",
       static_cast<int>(options.overlong), "; cost ", options.cost_model.per_token, " ",
@@ -452,21 +490,23 @@ std::string GeneratedRequest::Describe() const {
   }
   text += DescribeLoads();
   for (const PassOptions& pass : options.passes) {
-    absl::StrAppend(&text, "; pass \"", pass.name, "\": budget ", pass.max_tokens_per_microbatch,
-                    " multiple ", pass.length_multiple, " minimum ", pass.min_microbatches,
-                    " count multiple ", pass.microbatch_count_multiple, " max sequences ",
-                    pass.max_sequences_per_microbatch, " sharding ",
-                    static_cast<int>(pass.sharding),
-                    pass.equal_sequence_counts ? " equal counts" : "", " order ",
-                    static_cast<int>(pass.order), " balance on ", static_cast<int>(pass.balance_on),
-                    pass.ignore_mini_batches ? " ignores mini-batches" : "",
-                    pass.forward_only ? " forward only" : "",
-                    pass.ignore_shared_prefixes ? " ignores prefixes" : "", " limits [",
-                    absl::StrJoin(pass.limits, ",",
-                                  [](std::string* out, const LoadLimit& limit) {
-                                    absl::StrAppend(out, limit.load, ":", limit.max_per_microbatch);
-                                  }),
-                    "] kinds per slot ", static_cast<int>(pass.kinds_per_slot));
+    absl::StrAppend(
+        &text, "; pass \"", pass.name, "\": budget ", pass.max_tokens_per_microbatch, " multiple ",
+        pass.length_multiple, " minimum ", pass.min_microbatches, " count multiple ",
+        pass.microbatch_count_multiple, " max sequences ", pass.max_sequences_per_microbatch,
+        " sharding ", static_cast<int>(pass.sharding),
+        pass.sequence_counts == EqualCounts::kExact       ? " equal counts"
+        : pass.sequence_counts == EqualCounts::kWithinOne ? " counts within one"
+                                                          : "",
+        " order ", static_cast<int>(pass.order), " balance on ", static_cast<int>(pass.balance_on),
+        pass.ignore_mini_batches ? " ignores mini-batches" : "",
+        pass.forward_only ? " forward only" : "",
+        pass.ignore_shared_prefixes ? " ignores prefixes" : "", " limits [",
+        absl::StrJoin(pass.limits, ",",
+                      [](std::string* out, const LoadLimit& limit) {
+                        absl::StrAppend(out, limit.load, ":", limit.max_per_microbatch);
+                      }),
+        "] kinds per slot ", static_cast<int>(pass.kinds_per_slot));
     if (pass.layout == Layout::kPadded) {
       absl::StrAppend(&text, " padded, scan ", static_cast<int>(pass.scan));
     } else {
@@ -533,10 +573,17 @@ void AddSelection(uint64_t seed, GeneratedRequest* request) {
   }
   MiniBatching& mini_batches = request->options.mini_batches;
   mini_batches.size = 0;
+  mini_batches.group_count = 0;
   const auto parts = static_cast<uint32_t>(random.Between(2, 4));
   if (selection.sequences >= parts && random.Chance(40)) {
     mini_batches.size = selection.sequences / parts;
     selection.sequences = mini_batches.size * parts;
+    mini_batches.max_delay = static_cast<uint32_t>(random.Between(0, 2));
+  } else if (selection.groups >= parts && random.Chance(40)) {
+    mini_batches.group_count = selection.groups / parts;
+    if (mini_batches.last == LastMiniBatch::kExact) {
+      selection.groups = mini_batches.group_count * parts;
+    }
     mini_batches.max_delay = static_cast<uint32_t>(random.Between(0, 2));
   }
 }

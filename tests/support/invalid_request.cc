@@ -121,6 +121,23 @@ std::vector<Mistake> ManifestMistakes() {
        [](GeneratedRequest& request, RandomStream&) {
          request.group_ids.assign(request.lengths.size() + 1, 0);
        }},
+      {"no_groups_to_count", "manifest.group_ids",
+       [](GeneratedRequest& request, RandomStream&) {
+         request.group_ids.clear();
+         request.options.mini_batches = {.group_count = 2};
+       }},
+      {"groups_that_do_not_divide", "mini_batches.group_count",
+       [](GeneratedRequest& request, RandomStream&) {
+         ThreeRanks(request, 9);
+         request.group_ids = {1, 1, 2, 2, 3, 3, 4, 4, 4};
+         request.options.mini_batches = {.group_count = 3};
+       }},
+      {"size_and_groups", "mini_batches.size is 3, and group_count 2",
+       [](GeneratedRequest& request, RandomStream&) {
+         ThreeRanks(request, 9);
+         request.group_ids = {1, 1, 1, 2, 2, 2, 3, 3, 3};
+         request.options.mini_batches = {.size = 3, .group_count = 2};
+       }},
       {"no_groups", "manifest.group_ids",
        [](GeneratedRequest& request, RandomStream& random) {
          request.group_ids.clear();
@@ -175,6 +192,8 @@ std::vector<Mistake> ManifestMistakes() {
       {"mini_batch_size", "mini_batches.size",
        [](GeneratedRequest& request, RandomStream& random) {
          const auto count = static_cast<uint32_t>(request.lengths.size());
+         request.options.mini_batches.group_count = 0;
+         request.options.mini_batches.last = LastMiniBatch::kExact;
          request.options.mini_batches.size =
              count < 3 ? count + 1 : random.OneOf<uint32_t>({count - 1, count + 1, 2 * count});
        }},
@@ -252,20 +271,35 @@ std::vector<Mistake> ShardingMistakes() {
          PassOptions& pass = request.options.passes[0];
          pass.sharding = Sharding::kDealBins;
          pass.layout = Layout::kPadded;
-         pass.equal_sequence_counts = false;
+         pass.sequence_counts = EqualCounts::kAny;
        }},
       {"equal_bins", "passes[0].equal_sequence_counts",
        [](GeneratedRequest& request, RandomStream&) {
          PassOptions& pass = ThreeRanks(request, 9);
          pass.sharding = Sharding::kDealBins;
-         pass.equal_sequence_counts = true;
+         pass.sequence_counts = EqualCounts::kExact;
+       }},
+      {"bins_within_one", "passes[0].sequence_counts is EQUAL_COUNTS_WITHIN_ONE",
+       [](GeneratedRequest& request, RandomStream&) {
+         PassOptions& pass = ThreeRanks(request, 10);
+         pass.sharding = Sharding::kDealBins;
+         pass.sequence_counts = EqualCounts::kWithinOne;
+       }},
+      {"groups_not_within_one", "sequence_counts is EQUAL_COUNTS_WITHIN_ONE",
+       [](GeneratedRequest& request, RandomStream& random) {
+         PassOptions& pass = ThreeRanks(request, 11);
+         request.options.mini_batches = {.groups = GroupPolicy::kSameRank};
+         request.group_ids = {1, 1, 1, 1, 1, 2, 2, 2, 3, 3, 4};
+         pass.sharding = random.OneOf<Sharding>(
+             {Sharding::kKarmarkarKarp, Sharding::kLpt, Sharding::kContiguous});
+         pass.sequence_counts = EqualCounts::kWithinOne;
        }},
       {"indivisible_counts", "equal_sequence_counts",
        [](GeneratedRequest& request, RandomStream& random) {
          PassOptions& pass = ThreeRanks(request, 10);
          pass.sharding = random.OneOf<Sharding>(
              {Sharding::kKarmarkarKarp, Sharding::kLpt, Sharding::kContiguous});
-         pass.equal_sequence_counts = true;
+         pass.sequence_counts = EqualCounts::kExact;
        }},
       {"indivisible_stride", "SHARDING_STRIDE_SORTED",
        [](GeneratedRequest& request, RandomStream&) {
@@ -278,7 +312,7 @@ std::vector<Mistake> ShardingMistakes() {
          request.group_ids = {1, 1, 1, 1, 1, 2, 2, 2, 3, 3, 4, 4};
          pass.sharding = random.OneOf<Sharding>(
              {Sharding::kKarmarkarKarp, Sharding::kLpt, Sharding::kContiguous});
-         pass.equal_sequence_counts = true;
+         pass.sequence_counts = EqualCounts::kExact;
        }},
   };
 }
@@ -317,9 +351,14 @@ std::vector<Mistake> RankMistakes() {
          request.options.mini_batches.groups =
              random.OneOf<GroupPolicy>({GroupPolicy::kSameRank, GroupPolicy::kSameMicrobatch});
        }},
+      {"ranks_not_within_one", "sequence_counts is EQUAL_COUNTS_WITHIN_ONE",
+       [](GeneratedRequest& request, RandomStream&) {
+         Dispatched(request).sequence_counts = EqualCounts::kWithinOne;
+         request.ranks[3] = 1;
+       }},
       {"ranks_of_unequal_counts", "equal_sequence_counts",
        [](GeneratedRequest& request, RandomStream&) {
-         Dispatched(request).equal_sequence_counts = true;
+         Dispatched(request).sequence_counts = EqualCounts::kExact;
          request.ranks[3] = 1;
        }},
       {"rank_without_sequences", "allow_empty_microbatches",
@@ -459,7 +498,7 @@ std::vector<Mistake> PrefixMistakes() {
          PassOptions& pass = Sharing(request);
          pass.sharding = random.OneOf<Sharding>(
              {Sharding::kArealTree, Sharding::kTrlTree, Sharding::kArtPrefixTree});
-         pass.equal_sequence_counts = true;
+         pass.sequence_counts = EqualCounts::kExact;
        }},
       {"trees_of_groups", "mini_batches.groups keeps groups on a rank, but passes[0].sharding",
        [](GeneratedRequest& request, RandomStream& random) {

@@ -43,9 +43,9 @@ class Oracle {
   }
 
   bool Decide() {
-    if (options_.mini_batches.groups != GroupPolicy::kIgnore && manifest_.group_ids.empty()) {
-      return false;
-    }
+    const bool needs_groups =
+        options_.mini_batches.groups != GroupPolicy::kIgnore || counts_groups();
+    if (needs_groups && manifest_.group_ids.empty()) return false;
     ReadGroups();
     if (!GivenRanksAreWhole()) return false;
     if (!CutMiniBatches() || !ApplyOverlongPolicy()) return false;
@@ -54,11 +54,14 @@ class Oracle {
   }
 
  private:
+  bool counts_groups() const { return options_.mini_batches.group_count > 0; }
   bool grouped() const {
-    return options_.mini_batches.groups != GroupPolicy::kIgnore && !manifest_.group_ids.empty();
+    return (options_.mini_batches.groups != GroupPolicy::kIgnore || counts_groups()) &&
+           !manifest_.group_ids.empty();
   }
   bool whole_on_rank() const {
-    return grouped() && options_.mini_batches.groups != GroupPolicy::kSameMiniBatch;
+    return grouped() && (options_.mini_batches.groups == GroupPolicy::kSameRank ||
+                         options_.mini_batches.groups == GroupPolicy::kSameMicrobatch);
   }
   bool whole_in_microbatch() const {
     return grouped() && options_.mini_batches.groups == GroupPolicy::kSameMicrobatch;
@@ -106,17 +109,25 @@ class Oracle {
 
   // False if the size does not divide or a group is cut.
   bool CutMiniBatches() {
-    const size_t size = options_.mini_batches.size == 0 ? count_ : options_.mini_batches.size;
-    if (count_ == 0 || count_ % size != 0) return false;
+    const MiniBatching& asked = options_.mini_batches;
+    const size_t total = counts_groups() ? groups_.size() : count_;
+    size_t size = counts_groups() ? asked.group_count : asked.size;
+    if (size == 0) size = total;
+    if (count_ == 0) return false;
+    if (total % size != 0 && asked.last == LastMiniBatch::kExact) return false;
     Set current = 0;
+    size_t taken = 0;
     for (Set group : groups_) {
       current |= group;
-      if (static_cast<size_t>(std::popcount(current)) > size) return false;
-      if (static_cast<size_t>(std::popcount(current)) == size) {
+      taken += counts_groups() ? 1 : static_cast<size_t>(std::popcount(group));
+      if (taken > size) return false;
+      if (taken == size) {
         mini_batches_.push_back(current);
         current = 0;
+        taken = 0;
       }
     }
+    if (current != 0) mini_batches_.push_back(current);
     return true;
   }
 
@@ -324,10 +335,16 @@ class Oracle {
   }
 
   bool RanksAreAllowed(Set share, const std::vector<Set>& of_rank) const {
-    if (!options_.passes[0].equal_sequence_counts) return true;
+    const EqualCounts counts = options_.passes[0].sequence_counts;
+    if (counts == EqualCounts::kAny) return true;
     const auto total = static_cast<size_t>(std::popcount(share));
+    const size_t least = total / of_rank.size();
+    const size_t most =
+        counts == EqualCounts::kExact ? least : (total + of_rank.size() - 1) / of_rank.size();
+    if (most * of_rank.size() < total) return false;
     return std::ranges::all_of(of_rank, [&](Set set) {
-      return static_cast<size_t>(std::popcount(set)) * of_rank.size() == total;
+      const auto own = static_cast<size_t>(std::popcount(set));
+      return own >= least && own <= most;
     });
   }
 

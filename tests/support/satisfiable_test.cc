@@ -141,7 +141,7 @@ TEST(SatisfiableTest, GroupsCloseTheirMiniBatches) {
 
 TEST(SatisfiableTest, GroupsStayOnTheirRanks) {
   Request request({1, 1, 1, 1}, 4, 2, Sharding::kLpt);
-  request.pass().equal_sequence_counts = true;
+  request.pass().sequence_counts = EqualCounts::kExact;
   request.group_ids = {1, 1, 1, 2};
   request.options.mini_batches.groups = GroupPolicy::kSameMiniBatch;
   EXPECT_TRUE(request.Satisfiable());

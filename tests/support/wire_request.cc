@@ -115,6 +115,8 @@ v1::PlanBatchRequest WireRequest(const GeneratedRequest& request) {
   mini_batches->set_order(ToWire<v1::Order>(options.mini_batches.order));
   mini_batches->set_seed(options.mini_batches.seed);
   mini_batches->set_max_delay(options.mini_batches.max_delay);
+  mini_batches->set_group_count(options.mini_batches.group_count);
+  mini_batches->set_last(ToWire<v1::LastMiniBatch>(options.mini_batches.last));
   mini_batches->set_groups(ToWire<v1::GroupPolicy>(options.mini_batches.groups));
 
   wire.mutable_cost_model()->set_per_token(options.cost_model.per_token);
@@ -137,7 +139,11 @@ v1::PlanBatchRequest WireRequest(const GeneratedRequest& request) {
   }
   if (options.passes.empty()) return wire;
   // What the first pass decides for all.
-  wire.mutable_passes(0)->set_equal_sequence_counts(options.passes[0].equal_sequence_counts);
+  if (options.passes[0].sequence_counts == EqualCounts::kWithinOne) {
+    wire.mutable_passes(0)->set_sequence_counts(v1::EQUAL_COUNTS_WITHIN_ONE);
+  } else {
+    wire.mutable_passes(0)->set_equal_sequence_counts(options.passes[0].keeps_counts());
+  }
   if (request.ranks.empty()) {
     wire.mutable_passes(0)->set_sharding(ToWire<v1::Sharding>(options.passes[0].sharding));
   }

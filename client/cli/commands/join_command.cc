@@ -56,9 +56,10 @@ constexpr char kSharesUnseen[] = "a worker doesn't know what the sequences of th
 
 // Why the plan of the whole batch can't be verified by one worker; empty if it can.
 std::string WhyNotVerified(const v1::PlanBatchRequest& request) {
-  if (request.mini_batches().groups() > v1::GROUP_POLICY_IGNORE) {
-    return "a worker doesn't know the groups of the others; leave out --groups, or "
-           "mini_batches.groups of --request";
+  if (request.mini_batches().groups() > v1::GROUP_POLICY_IGNORE ||
+      request.mini_batches().group_count() > 0) {
+    return "a worker doesn't know the groups of the others; leave out --groups and "
+           "--mini_batch_groups, or mini_batches.groups and group_count of --request";
   }
   if (request.manifest().shared_prefixes_size() > 0) {
     return absl::StrCat(kSharesUnseen,

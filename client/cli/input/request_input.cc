@@ -60,6 +60,12 @@ const std::vector<Group>& RequestGroups() {
       {"Mini-batches",
        {{"--mini_batch_size", "mini_batches.size",
          "Sequences in a mini-batch, over all ranks [all of them]"},
+        {"--mini_batch_groups", "mini_batches.group_count",
+         "Groups, the second column of --lengths, in a mini-batch, however many sequences they "
+         "have, "
+         "in the place of --mini_batch_size"},
+        {"--last_mini_batch", "mini_batches.last",
+         "What is left at the end: smaller makes a mini-batch of it [exact: refused]"},
         {"--mini_batch_order", "mini_batches.order",
          "Order in which sequences come to mini-batches; stratified: by length, so that each has "
          "like lengths, which biases its gradient [preserved]"},
@@ -116,6 +122,8 @@ const Group& PassGroup() {
        {"--max_sequences", "max_sequences_per_microbatch",
         "At most so many sequences in a micro-batch [any number]"},
        {"--equal_counts", "equal_sequence_counts", "Every rank gets the same number of sequences"},
+       {"--sequence_counts", "sequence_counts",
+        "How equal ranks are in that: exact, as --equal_counts, or within_one"},
        {"--ignore_mini_batches", "ignore_mini_batches",
         "Plan the batch as one mini-batch, for a pass without a gradient update"},
        {"--forward_only", "forward_only", "Pipelines run forwards alone, as for log-probabilities"},

@@ -41,6 +41,7 @@ static_assert(static_cast<int>(PipelineSchedule::kInterleaved) ==
 static_assert(static_cast<int>(Order::kStratified) == v1::ORDER_STRATIFIED - 1);
 static_assert(static_cast<int>(GroupPolicy::kSameMicrobatch) ==
               v1::GROUP_POLICY_SAME_MICROBATCH - 1);
+static_assert(static_cast<int>(LastMiniBatch::kSmaller) == v1::LAST_MINI_BATCH_SMALLER - 1);
 static_assert(static_cast<int>(Synchronization::kAccumulated) ==
               v1::SYNCHRONIZATION_ACCUMULATED - 1);
 static_assert(static_cast<int>(Effort::kThorough) == v1::EFFORT_THOROUGH - 1);
@@ -75,10 +76,13 @@ absl::Status ReadMiniBatching(const v1::MiniBatching& wire, MiniBatching& option
   options.size = wire.size();
   options.seed = wire.seed();
   options.max_delay = wire.max_delay();
+  options.group_count = wire.group_count();
   return FirstError({
       ReadEnum(wire.order(), v1::Order_IsValid(wire.order()), "mini_batches.order", options.order),
       ReadEnum(wire.groups(), v1::GroupPolicy_IsValid(wire.groups()), "mini_batches.groups",
                options.groups),
+      ReadEnum(wire.last(), v1::LastMiniBatch_IsValid(wire.last()), "mini_batches.last",
+               options.last),
   });
 }
 
@@ -185,6 +189,35 @@ absl::Status ReadLayout(const v1::Pass& wire, const std::string& where, PassOpti
   return absl::OkStatus();
 }
 
+// equal_sequence_counts is the older way to say EXACT.
+absl::Status ReadEqualCounts(const v1::Pass& wire, const std::string& where, PassOptions& pass) {
+  if (wire.has_equal_sequence_counts()) {
+    pass.sequence_counts = wire.equal_sequence_counts() ? EqualCounts::kExact : EqualCounts::kAny;
+  }
+  if (wire.sequence_counts() == v1::EQUAL_COUNTS_UNSPECIFIED) return absl::OkStatus();
+  EqualCounts counts = EqualCounts::kAny;
+  switch (wire.sequence_counts()) {
+    case v1::EQUAL_COUNTS_EXACT:
+      counts = EqualCounts::kExact;
+      break;
+    case v1::EQUAL_COUNTS_WITHIN_ONE:
+      counts = EqualCounts::kWithinOne;
+      break;
+    default:
+      return absl::UnimplementedError(absl::StrCat(where, ".sequence_counts is ",
+                                                   static_cast<int>(wire.sequence_counts()),
+                                                   ", a value that this version does not know"));
+  }
+  if (wire.has_equal_sequence_counts() && counts != pass.sequence_counts) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ".sequence_counts is ", v1::EqualCounts_Name(wire.sequence_counts()),
+                     ", but equal_sequence_counts is ",
+                     wire.equal_sequence_counts() ? "true" : "false", "; set one of them"));
+  }
+  pass.sequence_counts = counts;
+  return absl::OkStatus();
+}
+
 // What `wire` sets over `pass`, which holds the preset's values.
 absl::Status ReadPass(const v1::Pass& wire, const std::string& where, PassOptions& pass) {
   pass.name = wire.name();
@@ -197,7 +230,6 @@ absl::Status ReadPass(const v1::Pass& wire, const std::string& where, PassOption
   if (wire.has_max_sequences_per_microbatch()) {
     pass.max_sequences_per_microbatch = wire.max_sequences_per_microbatch();
   }
-  if (wire.has_equal_sequence_counts()) pass.equal_sequence_counts = wire.equal_sequence_counts();
   pass.ignore_mini_batches = wire.ignore_mini_batches();
   pass.forward_only = wire.forward_only();
   pass.ignore_shared_prefixes = wire.ignore_shared_prefixes();
@@ -208,6 +240,7 @@ absl::Status ReadPass(const v1::Pass& wire, const std::string& where, PassOption
   }
   return FirstError({
       CheckId(where + ".name", wire.name()),
+      ReadEqualCounts(wire, where, pass),
       ReadLayout(wire, where, pass),
       ReadEnum(wire.balance_on(), v1::BalanceOn_IsValid(wire.balance_on()), where + ".balance_on",
                pass.balance_on),
@@ -220,22 +253,24 @@ absl::Status ReadPass(const v1::Pass& wire, const std::string& where, PassOption
   });
 }
 
+absl::Status CheckLoadNames(const v1::Manifest& manifest) {
+  for (int i = 0; i < manifest.loads_size(); ++i) {
+    absl::Status status =
+        CheckId(absl::StrCat("manifest.loads[", i, "].name"), manifest.loads(i).name());
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 // What the contract names and this version does not plan.
 absl::Status CheckPlanned(const v1::PlanBatchRequest& request) {
   const auto missing = [](absl::string_view field) {
     return absl::UnimplementedError(
         absl::StrCat(field, " is set, which this version does not plan; leave it unset"));
   };
-  if (request.mini_batches().group_count() != 0) return missing("mini_batches.group_count");
-  if (request.mini_batches().last() != v1::LAST_MINI_BATCH_UNSPECIFIED) {
-    return missing("mini_batches.last");
-  }
   for (int i = 0; i < request.passes_size(); ++i) {
     const std::string where = absl::StrCat("passes[", i, "]");
     const v1::Pass& pass = request.passes(i);
-    if (pass.sequence_counts() != v1::EQUAL_COUNTS_UNSPECIFIED) {
-      return missing(where + ".sequence_counts");
-    }
     if (pass.has_sequence_count_multiple()) return missing(where + ".sequence_count_multiple");
     if (pass.kinds_per_slot() > v1::KINDS_PER_SLOT_ANY) return missing(where + ".kinds_per_slot");
   }
@@ -245,9 +280,13 @@ absl::Status CheckPlanned(const v1::PlanBatchRequest& request) {
 // The first pass decides on the ranks for all.
 absl::Status CheckLaterPass(const v1::Pass& wire, const std::string& where) {
   const bool shards = wire.sharding() != v1::SHARDING_UNSPECIFIED;
-  if (!shards && !wire.has_equal_sequence_counts()) return absl::OkStatus();
+  const bool counts = wire.sequence_counts() != v1::EQUAL_COUNTS_UNSPECIFIED;
+  if (!shards && !counts && !wire.has_equal_sequence_counts()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(where, shards ? ".sharding" : ".equal_sequence_counts",
+      absl::StrCat(where,
+                   shards   ? ".sharding"
+                   : counts ? ".sequence_counts"
+                            : ".equal_sequence_counts",
                    " is set, but which rank has a sequence is decided by passes[0] for all passes; "
                    "leave it unset"));
 }
@@ -277,6 +316,7 @@ absl::StatusOr<ParsedRequest> Parse(const v1::PlanBatchRequest& request, bool re
       CheckPlanned(request),
       CheckId("job_id", request.job_id()),
       CheckId("request_id", request.request_id()),
+      CheckLoadNames(request.manifest()),
       ReadMiniBatching(request.mini_batches(), options.mini_batches),
       ReadPipeline(request, options),
       read_costs && request.has_cost_model()
@@ -296,7 +336,7 @@ absl::StatusOr<ParsedRequest> Parse(const v1::PlanBatchRequest& request, bool re
   if (!parsed.manifest.ranks.empty()) {
     // What comes to which rank is no longer for the preset to say.
     preset->sharding = Sharding::kBalanced;
-    preset->equal_sequence_counts = false;
+    preset->sequence_counts = EqualCounts::kAny;
   }
   for (int i = 0; i < request.passes_size(); ++i) {
     PassOptions pass = *preset;

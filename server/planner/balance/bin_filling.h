@@ -120,7 +120,8 @@ bool PlaceLeftOver(std::span<const uint32_t> left_over, uint32_t begin, uint32_t
 // those of rank r.
 enum class RankRule {
   kFree,
-  // A rank keeps its number of sequences.
+  // A rank keeps its number of sequences; where ranks do not divide these, a rank that has one more
+  // than others may give that to one of them.
   kEqualCounts,
   // No item leaves its rank.
   kFixed,

@@ -20,6 +20,7 @@
 
 #include "absl/container/btree_set.h"
 #include "server/planner/balance/bin_filling.h"
+#include "server/planner/packing/even_counts.h"
 #include "server/planner/packing/orders.h"
 
 namespace batchplan {
@@ -86,7 +87,14 @@ class EvenOutSearch {
         targets_(filling.bins()),
         refusals_(filling.bins()),
         search_(options.allowance, options.steps, kTicksAStep, 2 * uint64_t{task_.size()}),
-        steps_(search_.left) {}
+        steps_(search_.left) {
+    if (options.ranks != RankRule::kEqualCounts) return;
+    std::vector<uint64_t> counts(task_.ranks, 0);
+    for (uint32_t position = 0; position < task_.size(); ++position) {
+      counts[RankOf(filling.BinOf(position))] += task_.count[position];
+    }
+    counts_ = KeptCounts(std::move(counts));
+  }
 
   uint64_t Run() {
     std::vector<uint32_t> best_bin_of;
@@ -213,10 +221,10 @@ class EvenOutSearch {
       Close(giver);
       Close(receiver);
       for (uint32_t out : exchange.out) {
-        if (out != kNone) filling_.Move(out, receiver);
+        if (out != kNone) Move(out, giver, receiver);
       }
       for (uint32_t in : exchange.in) {
-        if (in != kNone) filling_.Move(in, giver);
+        if (in != kNone) Move(in, receiver, giver);
       }
       Open(giver);
       Open(receiver);
@@ -326,7 +334,7 @@ class EvenOutSearch {
   bool IsOver() const { return steps_ == 0 || best_.error <= tolerance_; }
 
   void TryMove(uint32_t giver, uint32_t receiver, uint32_t out) {
-    if (!filling_.Holds(receiver, out) || KeepCounts(giver, receiver)) return;
+    if (!filling_.Holds(receiver, out) || !MayGive(giver, receiver, task_.count[out])) return;
     best_ = {.out = {out, kNone}, .error = std::abs(Cost(out) - wanted_)};
   }
 
@@ -338,12 +346,11 @@ class EvenOutSearch {
     ItemSize moved = task_.SizeOf(out[0]);
     if (out[1] != kNone) moved = moved + task_.SizeOf(out[1]);
     if (first != kNone) moved = moved - task_.SizeOf(first);
-    const bool keep_counts = KeepCounts(giver, receiver);
     const auto try_one = [&](uint32_t in) {
       const int64_t error = std::abs(moved.cost - Cost(in) - wanted_);
       if (error >= best_.error) return true;
       const ItemSize change = moved - task_.SizeOf(in);
-      if (change.sequences != 0 && keep_counts) return false;
+      if (!MayGive(giver, receiver, change.sequences)) return false;
       if (!filling_[receiver].Holds(change) || !filling_[giver].Holds(-change)) return false;
       best_ = {.out = out, .in = {in, first}, .error = error};
       return true;
@@ -365,10 +372,17 @@ class EvenOutSearch {
     steps_ = look && options_.allowance.stop_requested() ? 0 : left;
   }
 
-  // Whether as many sequences must come back as are given.
-  bool KeepCounts(uint32_t giver, uint32_t receiver) const {
-    return options_.ranks == RankRule::kEqualCounts &&
-           giver / task_.slots != receiver / task_.slots;
+  uint32_t RankOf(uint32_t bin) const { return bin / task_.slots; }
+
+  void Move(uint32_t position, uint32_t from, uint32_t to) {
+    filling_.Move(position, to);
+    counts_.Give(RankOf(from), RankOf(to), task_.count[position]);
+  }
+
+  // Whether so many sequences more may be given than come back.
+  bool MayGive(uint32_t giver, uint32_t receiver, int64_t sequences) const {
+    return options_.ranks != RankRule::kEqualCounts ||
+           counts_.Allow(RankOf(giver), RankOf(receiver), sequences);
   }
 
   int64_t Cost(uint32_t position) const { return static_cast<int64_t>(task_.cost[position]); }
@@ -377,6 +391,8 @@ class EvenOutSearch {
   const SortedTask& task_;
   Filling& filling_;
   const uint32_t domains_;
+  // Of the ranks' sequences, where these are to be equal.
+  KeptCounts counts_;
   bool pairs_ = false;
   int64_t wanted_ = 0;
   Exchange best_;

@@ -22,6 +22,7 @@
 
 #include "server/planner/balance/exchange_search.h"
 #include "server/planner/balance/longest_first.h"
+#include "server/planner/packing/even_counts.h"
 #include "server/planner/packing/karmarkar_karp.h"
 #include "server/planner/packing/orders.h"
 #include "server/planner/request/allowance.h"
@@ -244,7 +245,10 @@ std::vector<uint32_t> EvenParts(std::span<const uint64_t> loads, uint32_t parts,
                                 const EvenPartsOptions& options) {
   if (loads.empty() || parts == 1) return std::vector<uint32_t>(loads.size(), 0);
   LoadsEach each = {.least = options.least_each, .most = std::numeric_limits<uint64_t>::max()};
-  if (options.equal_counts) each = {.least = loads.size() / parts, .most = loads.size() / parts};
+  if (options.equal_counts) {
+    const EvenCounts even(loads.size(), parts);
+    each = {.least = even.least, .most = even.most()};
+  }
 
   const std::vector<uint32_t> order = DescendingOrder(loads);
   std::vector<uint64_t> descending(loads.size());

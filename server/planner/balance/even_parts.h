@@ -16,7 +16,7 @@
 namespace batchplan {
 
 struct EvenPartsOptions {
-  // Equally many loads in every part, which needs parts to divide their number.
+  // Equally many loads in every part; where parts do not divide their number, within one of that.
   bool equal_counts = false;
   // Loads of every part at least; parts * least_each <= loads.size().
   uint32_t least_each = 0;

@@ -1,5 +1,9 @@
 #include "server/planner/balance/exchange_search.h"
 
+#include <utility>
+
+#include "server/planner/packing/even_counts.h"
+
 namespace batchplan {
 namespace {
 
@@ -8,21 +12,30 @@ class CountRules {
   CountRules(const RefineRules& rules, std::span<const uint32_t> part_of, uint32_t parts)
       : rules_(rules), loads_(parts, 0) {
     for (uint32_t part : part_of) ++loads_[part];
+    if (!rules.equal_counts) return;
+    std::vector<uint64_t> sequences(parts, 0);
+    for (uint32_t load = 0; load < part_of.size(); ++load) {
+      sequences[part_of[load]] += static_cast<uint64_t>(SequencesOf(load));
+    }
+    sequences_ = KeptCounts(std::move(sequences));
   }
 
-  bool MayMove() const { return !rules_.equal_counts || !rules_.counts.empty(); }
+  bool MayMove() const {
+    return !rules_.equal_counts || !rules_.counts.empty() || sequences_.may_change();
+  }
 
   bool Allow(uint32_t heavy, uint32_t light, std::span<const Exchange> move) const {
     const Change change = ChangeOf(move);
-    if (rules_.equal_counts && change.sequences != 0) return false;
+    if (rules_.equal_counts && !sequences_.Allow(heavy, light, change.sequences)) return false;
     return Enough(loads_[heavy] - change.loads, change.loads) &&
            Enough(loads_[light] + change.loads, -change.loads);
   }
 
   void Apply(uint32_t heavy, uint32_t light, std::span<const Exchange> move) {
-    const int64_t change = ChangeOf(move).loads;
-    loads_[heavy] -= change;
-    loads_[light] += change;
+    const Change change = ChangeOf(move);
+    loads_[heavy] -= change.loads;
+    loads_[light] += change.loads;
+    sequences_.Give(heavy, light, change.sequences);
   }
 
  private:
@@ -53,6 +66,7 @@ class CountRules {
 
   const RefineRules& rules_;
   std::vector<int64_t> loads_;  // of each part
+  KeptCounts sequences_;
 };
 
 }  // namespace

@@ -310,7 +310,8 @@ class ExchangeSearch {
 struct RefineRules {
   // Sequences that stand behind each load; empty: one each.
   std::span<const uint32_t> counts = {};
-  // Every part keeps its number of sequences.
+  // Every part keeps its number of sequences; where parts do not divide these, one that has one
+  // more than others may give that to one of them.
   bool equal_counts = false;
   // Loads that are left to every part.
   uint32_t least_each = 0;

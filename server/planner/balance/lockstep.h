@@ -21,8 +21,8 @@ struct LockstepTask {
   uint32_t slots = 1;
   // The rank of each item; every rank then has at least `slots` items. Empty: the solver decides.
   std::span<const uint32_t> rank_of;
-  // Whether every rank gets the same number of sequences. Every item is one sequence then, and
-  // `ranks` divides their number.
+  // Whether every rank gets the same number of sequences, within one where `ranks` does not divide
+  // them. Every item is one sequence then.
   bool equal_counts = false;
   // A packing within the limits to start from if the solver can't fill the bins by itself. Ignored
   // if it has more than ranks * slots bins or if the ranks are given.

@@ -112,7 +112,8 @@ std::vector<uint32_t> DealLayers(std::span<const uint64_t> loads,
   for (uint32_t part = 0; part < parts; ++part) lightest.emplace_back(0, part);
   for (size_t layer = 0; layer < descending_order.size(); layer += parts) {
     std::sort(lightest.begin(), lightest.end());
-    for (size_t i = 0; i < parts; ++i) {
+    const size_t end = std::min<size_t>(parts, descending_order.size() - layer);
+    for (size_t i = 0; i < end; ++i) {
       const uint32_t load = descending_order[layer + i];
       part_of[load] = lightest[i].second;
       lightest[i].first += loads[load];

@@ -24,10 +24,11 @@ std::vector<uint32_t> LongestFirst(std::span<const uint64_t> loads, uint32_t par
                                    uint64_t most_each = std::numeric_limits<uint64_t>::max(),
                                    uint64_t least_each = 0, const Allowance& allowance = {});
 
-// The part of each load, equally many loads in every part, dealt layer by layer: of the loads in
+// The part of each load, equally many loads in every part, or within one where parts do not divide
+// them, dealt layer by layer: of the loads in
 // `descending_order`, each next `parts` are a layer, whose heaviest goes to the part with the least
 // (sum, number) so far, and so on. So the layers' differences cancel out: no two sums differ by
-// more than the largest load. Needs parts to divide the number of loads and a total below 2^64.
+// more than the largest load. Needs a total below 2^64.
 // O(n log parts).
 std::vector<uint32_t> DealLayers(std::span<const uint64_t> loads,
                                  std::span<const uint32_t> descending_order, uint32_t parts);

@@ -11,6 +11,7 @@
 
 #include "server/planner/balance/even_parts.h"
 #include "server/planner/balance/longest_first.h"
+#include "server/planner/packing/even_counts.h"
 #include "server/planner/packing/fewest_bins.h"
 #include "server/planner/packing/orders.h"
 
@@ -193,10 +194,7 @@ std::vector<uint32_t> RankBins(const Filling& filling) {
 
 class CountMender {
  public:
-  explicit CountMender(Filling& filling)
-      : filling_(filling),
-        slots_(filling.task().slots),
-        wanted_(filling.task().size() / filling.task().ranks) {}
+  explicit CountMender(Filling& filling) : filling_(filling), slots_(filling.task().slots) {}
 
   bool Run() {
     const uint32_t ranks = filling_.task().ranks;
@@ -204,10 +202,11 @@ class CountMender {
     for (uint32_t bin = 0; bin < filling_.bins(); ++bin) {
       counts[bin / slots_] += filling_.Members(bin).size();
     }
+    const std::vector<size_t> wanted = Wanted(counts);
     uint32_t poor = 0;
     for (uint32_t rich = 0; rich < ranks; ++rich) {
-      while (counts[rich] > wanted_) {
-        while (counts[poor] >= wanted_) ++poor;
+      while (counts[rich] > wanted[rich]) {
+        while (counts[poor] >= wanted[poor]) ++poor;
         if (!MoveOne(rich, poor)) return false;
         --counts[rich];
         ++counts[poor];
@@ -217,6 +216,20 @@ class CountMender {
   }
 
  private:
+  // As many each; where that leaves some over, those that have most have one more.
+  static std::vector<size_t> Wanted(const std::vector<size_t>& counts) {
+    const EvenCounts even(std::accumulate(counts.begin(), counts.end(), uint64_t{0}),
+                          counts.size());
+    std::vector<size_t> wanted(counts.size(), even.least);
+    if (even.larger == 0) return wanted;
+    std::vector<uint32_t> richest(counts.size());
+    std::iota(richest.begin(), richest.end(), 0u);
+    std::stable_sort(richest.begin(), richest.end(),
+                     [&](uint32_t a, uint32_t b) { return counts[a] > counts[b]; });
+    for (size_t i = 0; i < even.larger; ++i) ++wanted[richest[i]];
+    return wanted;
+  }
+
   // Moves the cheapest item of one rank that fits into the other's roomiest bin of those that may
   // take a sequence more.
   bool MoveOne(uint32_t rich, uint32_t poor) {
@@ -243,7 +256,6 @@ class CountMender {
 
   Filling& filling_;
   const uint32_t slots_;
-  const size_t wanted_;
 };
 
 }  // namespace

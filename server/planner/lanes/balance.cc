@@ -19,6 +19,7 @@
 
 #include "server/planner/lanes/fill_lanes.h"
 #include "server/planner/lanes/lanes.h"
+#include "server/planner/packing/even_counts.h"
 #include "server/planner/packing/orders.h"
 
 namespace batchplan {
@@ -56,6 +57,7 @@ class LaneSearch {
         times_(lanes.count()),
         weights_(lanes.count(), std::vector<double>(task.slots)) {
     for (uint32_t lane = 0; lane < lanes.count(); ++lane) Trace(lane);
+    CountSequences();
   }
 
   double Run() {
@@ -84,6 +86,7 @@ class LaneSearch {
           least = times_[slowest];
         } else {
           lanes_.Restore(*best);
+          CountSequences();
         }
         Shake();
         in_vain = 0;
@@ -112,6 +115,15 @@ class LaneSearch {
   }
   uint32_t Random(size_t below) { return static_cast<uint32_t>(random_() % below); }
 
+  void CountSequences() {
+    if (!task_.equal_counts) return;
+    std::vector<uint64_t> counts(task_.ranks, 0);
+    for (uint32_t bin = 0; bin < task_.ranks * task_.slots; ++bin) {
+      counts[bin / task_.slots] += lanes_.items_of(bin).size();
+    }
+    counts_ = KeptCounts(std::move(counts));
+  }
+
   // Changes a few things, whatever comes of it.
   void Shake() {
     for (int change = 0; change < kChangesAShake; ++change) {
@@ -138,7 +150,7 @@ class LaneSearch {
     if (task_.rank_of.empty() && Random(3) > 0) other = Random(task_.ranks);
     const uint32_t to = lanes_.BinAt(other, SlotToBurden(lanes_.LaneOf(other)));
     if (to == from) return false;
-    const bool may_move = other == rank || !task_.equal_counts;
+    const bool may_move = !task_.equal_counts || counts_.Allow(rank, other, 1);
     const std::vector<uint32_t>& items = lanes_.items_of(from);
     const size_t place = Random(items.size());
     if (may_move && Random(2) == 0) return TryMove(lane, from, place, to);
@@ -162,7 +174,10 @@ class LaneSearch {
     const uint32_t item = lanes_.items_of(from)[place];
     if (lanes_.items_of(from).size() < 2 || !lanes_.Holds(to, item)) return false;
     lanes_.Put(to, lanes_.Take(from, place));
-    if (Keep(lane, to)) return true;
+    if (Keep(lane, to)) {
+      counts_.Give(from / task_.slots, to / task_.slots, 1);
+      return true;
+    }
     lanes_.Put(from, lanes_.Take(to, lanes_.items_of(to).size() - 1));
     return false;
   }
@@ -232,6 +247,8 @@ class LaneSearch {
   const PipelineTask& task_;
   const PipelineSimulator& simulator_;
   Lanes& lanes_;
+  // Of the ranks' sequences, where these are to be equal.
+  KeptCounts counts_;
   std::vector<double> times_;
   std::vector<std::vector<double>> weights_;
   uint64_t simulated_ = 0;

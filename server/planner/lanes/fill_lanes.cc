@@ -45,8 +45,8 @@ class Filler {
       : task_(task),
         targets_(targets),
         lanes_(lanes),
-        quota_(task.ranks, task.equal_counts ? task.items.size() / task.ranks : task.items.size()) {
-  }
+        quota_(task.ranks, task.equal_counts ? task.items.size() / task.ranks : task.items.size()),
+        larger_(task.equal_counts ? task.items.size() % task.ranks : 0) {}
 
   bool Run(std::span<const uint32_t> descending) {
     std::vector<bool> placed(task_.items.size(), false);
@@ -79,17 +79,22 @@ class Filler {
   }
 
   bool Holds(uint32_t bin, uint32_t item) const {
-    return lanes_.Holds(bin, item) && quota_[bin / task_.slots] > 0;
+    return lanes_.Holds(bin, item) && MayTake(bin / task_.slots);
   }
   void Put(uint32_t bin, uint32_t item) {
     lanes_.Put(bin, item);
-    --quota_[bin / task_.slots];
+    int64_t& quota = quota_[bin / task_.slots];
+    if (quota-- == 0) --larger_;
+  }
+  // Whether a rank may take a sequence: of its own, or one more than others have.
+  bool MayTake(uint32_t rank) const {
+    return quota_[rank] > 0 || (quota_[rank] == 0 && larger_ > 0);
   }
 
   double LackOf(uint32_t bin) const { return targets_.costs[bin] - lanes_.cost(bin); }
   // Whether a bin takes no item any more.
   bool IsFull(uint32_t bin) const {
-    return lanes_[bin].sequences == 0 || quota_[bin / task_.slots] == 0;
+    return lanes_[bin].sequences == 0 || !MayTake(bin / task_.slots);
   }
 
   // Each item into that of the ranks' bins which lacks most and holds it; where that is a long
@@ -139,7 +144,8 @@ class Filler {
   const PipelineTask& task_;
   const Targets& targets_;
   Lanes& lanes_;
-  std::vector<uint64_t> quota_;  // sequences that each rank can still take
+  std::vector<int64_t> quota_;  // sequences that each rank still has to get
+  uint64_t larger_;             // ranks that may still get one more
 };
 
 }  // namespace

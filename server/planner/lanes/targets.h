@@ -30,8 +30,8 @@ struct PipelineTask {
   bool lockstep = false;
   // The rank of each item; empty: the solver decides.
   std::span<const uint32_t> rank_of = {};
-  // Whether every rank gets the same number of sequences. Every item is one sequence then, and
-  // `ranks` divides their number.
+  // Whether every rank gets the same number of sequences, within one where `ranks` does not divide
+  // them. Every item is one sequence then.
   bool equal_counts = false;
   Effort effort = Effort::kDefault;
   Allowance allowance = {};

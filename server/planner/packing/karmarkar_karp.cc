@@ -207,7 +207,9 @@ std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads,
 std::vector<uint32_t> KarmarkarKarpEqual(std::span<const uint64_t> loads, uint32_t parts,
                                          const Allowance& allowance) {
   if (loads.empty()) return {};
-  PartLists lists(loads.size());
+  // Loads of nothing fill the last round, so that no part has two of them.
+  const size_t all = (loads.size() + parts - 1) / parts * parts;
+  PartLists lists(all);
   // Each solution has `parts` parts of one count, by descending sum.
   std::vector<std::vector<Part>> solutions;
   std::priority_queue<Entry> queue;
@@ -218,12 +220,14 @@ std::vector<uint32_t> KarmarkarKarpEqual(std::span<const uint64_t> loads, uint32
                 .solution = static_cast<uint32_t>(solutions.size())});
     solutions.push_back(std::move(solution));
   };
-  const std::vector<uint32_t> order = DescendingOrder(loads);
+  std::vector<uint32_t> order = DescendingOrder(loads);
+  order.reserve(all);
+  for (size_t i = loads.size(); i < all; ++i) order.push_back(static_cast<uint32_t>(i));
   for (size_t begin = 0; begin < order.size(); begin += parts) {
     std::vector<Part> solution;
     solution.reserve(parts);
     for (size_t i = begin; i < begin + parts; ++i) {
-      solution.push_back(PartOf(order[i], loads[order[i]]));
+      solution.push_back(PartOf(order[i], i < loads.size() ? loads[order[i]] : 0));
     }
     push(std::move(solution));
   }
@@ -235,7 +239,11 @@ std::vector<uint32_t> KarmarkarKarpEqual(std::span<const uint64_t> loads, uint32
   for (;;) {
     std::vector<Part> merged = pop();
     if (allowance.stop_requested()) return std::vector<uint32_t>(loads.size(), 0);
-    if (queue.empty()) return NumberParts(merged, lists, loads.size());
+    if (queue.empty()) {
+      std::vector<uint32_t> part_of = NumberParts(merged, lists, all);
+      part_of.resize(loads.size());
+      return part_of;
+    }
     const std::vector<Part> other = pop();
     for (uint32_t i = 0; i < parts; ++i) merged[i] = lists.Join(merged[i], other[parts - 1 - i]);
     std::sort(merged.begin(), merged.end());

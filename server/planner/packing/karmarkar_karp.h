@@ -27,7 +27,8 @@ std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads,
                                     std::span<const uint32_t> descending, uint32_t parts,
                                     const Allowance& allowance = {});
 
-// KarmarkarKarp with equally many loads in every part. Needs parts to divide loads.size().
+// KarmarkarKarp with equally many loads in every part, or within one where parts do not divide
+// them.
 std::vector<uint32_t> KarmarkarKarpEqual(std::span<const uint64_t> loads, uint32_t parts,
                                          const Allowance& allowance = {});
 

@@ -67,7 +67,7 @@ Bins LimitedFirstFit(std::span<const uint32_t> order, const PackItems& items,
 namespace {
 
 // Bins that do not hold an item, of those which might, before the rest of a class is passed over.
-constexpr size_t kMaxMisses = 64;
+constexpr size_t kMostMisses = 64;
 
 // The bins that still hold something, by what they have left.
 class LimitedOpenBins {
@@ -88,7 +88,7 @@ class LimitedOpenBins {
       for (auto bin = bins.lower_bound({items_.lengths[item], 0}); bin != bins.end(); ++bin) {
         if (best_class != open_.end() && *best < *bin) break;
         if (!rooms_[bin->second].Holds(items_, item)) {
-          if (++misses > kMaxMisses) break;
+          if (++misses > kMostMisses) break;
           continue;
         }
         best_class = found;

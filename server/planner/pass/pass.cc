@@ -137,7 +137,7 @@ void Pass::SetLimits() {
   std::vector<bool> above(planned_.size(), false);
   for (uint32_t i = 0; i < planned_.size(); ++i) {
     above[i] = std::ranges::any_of(limits_, [&](const LoadBudget& limit) {
-      return loads_->LargestOf(limit.load, SequenceIndex(i), limit.dealt) > limit.most;
+      return !limit.dealt && loads_->Of(limit.load, SequenceIndex(i)) > limit.most;
     });
   }
   if (std::ranges::find(above, true) == above.end()) return;
@@ -332,7 +332,7 @@ std::optional<Pass> Pass::OnOneSize(size_t size) const {
 }
 
 bool Pass::may_deal_bins() const {
-  return options_->layout == Layout::kPacked && !options_->equal_sequence_counts &&
+  return options_->layout == Layout::kPacked && !options_->keeps_counts() &&
          (!groups_keep_rank_ || groups_keep_microbatch_);
 }
 

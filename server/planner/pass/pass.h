@@ -150,6 +150,8 @@ class Pass {
   // The manifest's.
   const Loads& loads() const { return *loads_; }
   std::span<const LoadBudget> limits() const { return limits_; }
+  // Whether a limit is on a dealt load.
+  bool deals_within_limits() const { return std::ranges::any_of(limits_, &LoadBudget::dealt); }
   std::span<const LoadPhase> phases() const { return phases_; }
   // What a sequence costs for its loads that are part of its micro-batch's cost, as they have no
   // phase, or as phases add up.

@@ -1,9 +1,6 @@
 #include "server/planner/pass/slot_loads.h"
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
-#include <queue>
 #include <utility>
 
 namespace batchplan {
@@ -28,25 +25,14 @@ DealtItems DealItems(const Loads& loads, size_t load, std::span<const SequenceIn
     for (const double value : loads.ItemsOf(load, sequence)) items.emplace_back(item++, value);
   }
   std::ranges::sort(items);
-  dealt.ranks.resize(items.size());
-  std::vector<uint32_t> order(items.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::ranges::stable_sort(order, std::greater(), [&](uint32_t i) { return items[i].second; });
-  using Entry = std::pair<double, uint32_t>;  // sum, rank
-  std::vector<Entry> all;
-  all.reserve(ranks);
-  for (uint32_t rank = 0; rank < ranks; ++rank) all.emplace_back(0, rank);
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> least(std::greater<>(),
-                                                                       std::move(all));
-  for (const uint32_t i : order) {
-    const auto [sum, rank] = least.top();
-    least.pop();
-    dealt.ranks[i] = rank;
-    dealt.sums[rank] = sum + items[i].second;
-    least.emplace(dealt.sums[rank], rank);
-  }
+  std::vector<double> values;
+  values.reserve(items.size());
   dealt.items.reserve(items.size());
-  for (const auto& [item, value] : items) dealt.items.push_back(item);
+  for (const auto& [item, value] : items) {
+    dealt.items.push_back(item);
+    values.push_back(value);
+  }
+  dealt.ranks = Deal(values, dealt.sums);
   return dealt;
 }
 

@@ -25,8 +25,7 @@ struct DealtItems {
   std::vector<double> sums;
 };
 
-// Deals the items of these sequences, in any order, to `ranks` ranks: the largest first, of equal
-// ones the earlier, each to the rank that has least, of equal ones the lowest. O(n log n).
+// Deals the items of these sequences, in any order, to `ranks` ranks.
 DealtItems DealItems(const Loads& loads, size_t load, std::span<const SequenceIndex> sequences,
                      uint32_t ranks);
 

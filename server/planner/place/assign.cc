@@ -115,7 +115,7 @@ class Assigner {
       absl::Status possible = CheckPossible(*pass, passes_.sequences(), pass->where());
       if (!possible.ok()) return possible;
     }
-    if (!first_.options().equal_sequence_counts) {
+    if (!first_.options().keeps_counts()) {
       absl::StatusOr<std::vector<Placement>> over_all = PlaceAllEvenly();
       if (!absl::IsInvalidArgument(over_all.status())) return over_all;
     }

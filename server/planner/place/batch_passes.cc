@@ -14,7 +14,7 @@ bool IsFilledAlike(PassOptions a, const PassOptions& b) {
   a.name = b.name;
   a.preset = b.preset;
   a.sharding = b.sharding;
-  a.equal_sequence_counts = b.equal_sequence_counts;
+  a.sequence_counts = b.sequence_counts;
   return a == b;
 }
 

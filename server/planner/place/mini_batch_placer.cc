@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/planner/packing/even_counts.h"
 #include "server/planner/pass/mini_batch_items.h"
 #include "server/planner/pass/order.h"
 #include "server/planner/pass/slot_loads.h"
@@ -59,7 +60,7 @@ MiniBatchPlacer::MiniBatchPlacer(std::vector<const Pass*> passes, const Pass& fi
     PassOptions options = lead_->options();
     options.sharding = first_.options().sharding;
     options.balance_on = first_.options().balance_on;
-    options.equal_sequence_counts = first_.options().equal_sequence_counts;
+    options.sequence_counts = first_.options().sequence_counts;
     stand_in_.emplace(lead_->With(options));
     lead_ = &*stand_in_;
   }
@@ -84,6 +85,23 @@ SearchContext MiniBatchPlacer::ContextOf(size_t k, absl::string_view where,
 
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
+  absl::StatusOr<MiniBatchPlacement> placed = PlaceAnywhere(k, mini_batch);
+  if (!placed.ok() || !lead_->deals_within_limits() ||
+      KeepsLimits(*lead_, placed->lead().microbatches, placed->lead().slots)) {
+    return placed;
+  }
+  // Packers do not know what slots deal.
+  absl::StatusOr<Placement> filled =
+      FillShares(*lead_, placed->shares, ContextOf(k, lead_->WhereOf(k)));
+  if (!filled.ok()) return filled.status();
+  MiniBatchPlacement anew{.shares = std::move(placed->shares), .passes = {}};
+  anew.passes.push_back(*std::move(filled));
+  return Fill(k, std::move(anew));
+}
+
+// By the sharding that is asked for, or otherwise.
+absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceAnywhere(
+    size_t k, std::span<const SequenceIndex> mini_batch) const {
   if (!first_.given_ranks().empty()) return PlaceAsGiven(k, mini_batch);
   const Sharding sharding = first_.options().sharding;
   if (sharding == Sharding::kBalanced) {
@@ -94,13 +112,6 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
     return PlaceBySharding(*lead_, MiniBatchItems(*lead_, mini_batch),
                            ContextOf(k, lead_->WhereOf(k)));
   }();
-  if (asked.ok() && !KeepsLimits(*lead_, asked->lead().microbatches, asked->lead().slots)) {
-    // Packers do not know what slots deal.
-    absl::StatusOr<Placement> filled =
-        FillShares(*lead_, asked->shares, ContextOf(k, lead_->WhereOf(k)));
-    if (!filled.ok()) return filled.status();
-    asked->lead() = *std::move(filled);
-  }
   if (asked.ok()) asked = Fill(k, *std::move(asked));
   // Here the request names the rank of each sequence.
   if (sharding == Sharding::kStrideSorted) return asked;
@@ -113,8 +124,8 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
 void MiniBatchPlacer::AddTreePresets(std::span<const SequenceIndex> mini_batch,
                                      std::vector<Placement>& placements) const {
   PassOptions options = lead_->options();
-  if (lead_->effort() == Effort::kFast || options.equal_sequence_counts ||
-      lead_->groups_keep_rank() || !TriesReferences(lead_->effort(), mini_batch.size())) {
+  if (lead_->effort() == Effort::kFast || options.keeps_counts() || lead_->groups_keep_rank() ||
+      !TriesReferences(lead_->effort(), mini_batch.size())) {
     return;
   }
   for (const Sharding sharding :
@@ -187,11 +198,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceWithinLimits(
   const Pass dealt = lead_->With(options);
   absl::StatusOr<MiniBatchPlacement> placed =
       PlaceBySharding(dealt, MiniBatchItems(dealt, mini_batch), ContextOf(k, lead_->WhereOf(k)));
-  if (!placed.ok()) return placed;
-  if (!KeepsLimits(*lead_, placed->lead().microbatches, placed->lead().slots)) {
-    return NotWithinLimits(*lead_, lead_->WhereOf(k));
-  }
-  return Fill(k, *std::move(placed));
+  return placed.ok() ? Fill(k, *std::move(placed)) : placed;
 }
 
 // The best that BestBalanced finds, or where presets may come to other placements than those that
@@ -232,6 +239,10 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::OrOtherwise(
   const Sharding sharding = first_.options().sharding;
   if (asked.ok() && first_.allow_empty()) return EvenIfFewerEmpty(k, mini_batch, *std::move(asked));
   if (!absl::IsInvalidArgument(asked.status())) return asked;
+  if (first_.options().sequence_counts == EqualCounts::kExact &&
+      mini_batch.size() % first_.ranks() != 0) {
+    return asked;
+  }
   for (const Pass* pass : passes_) {
     absl::Status possible = CheckPossible(*pass, mini_batch, pass->WhereOf(k));
     if (!possible.ok()) return possible;
@@ -244,7 +255,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::OrOtherwise(
     if (placed.ok()) placed = Fill(k, *std::move(placed));
     if (!absl::IsInvalidArgument(placed.status())) return placed;
   }
-  if (!first_.options().equal_sequence_counts) {
+  if (!first_.options().keeps_counts()) {
     absl::StatusOr<MiniBatchPlacement> placed = PlaceEvenly(k, mini_batch);
     if (!absl::IsInvalidArgument(placed.status())) return placed;
   }
@@ -255,10 +266,14 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceAsGiven(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
   MiniBatchPlacement placed{.shares = GivenShares(first_, mini_batch), .passes = {}};
   const size_t of_first = placed.shares[0].size();
+  const EvenCounts even(mini_batch.size(), placed.shares.size());
   for (size_t rank = 0; rank < placed.shares.size(); ++rank) {
     const size_t count = placed.shares[rank].size();
-    if (first_.options().equal_sequence_counts && count != of_first) {
-      return UnequalCounts(of_first, rank, count, lead_->WhereOf(k));
+    const bool is_equal = first_.options().sequence_counts == EqualCounts::kWithinOne
+                              ? even.Allow(count)
+                              : count == of_first;
+    if (first_.options().keeps_counts() && !is_equal) {
+      return UnequalCounts(first_, of_first, rank, count, lead_->WhereOf(k));
     }
     if (count == 0 && !first_.allow_empty()) return NothingOnRank(first_, rank, lead_->WhereOf(k));
   }
@@ -341,7 +356,7 @@ bool MiniBatchPlacer::MayBeReplaced(size_t k, MiniBatchPlacement placement) cons
 
 // Whether empty micro-batches are as few on each rank as an even placement has them.
 bool MiniBatchPlacer::KeepsEmptyEven() const {
-  return first_.allow_empty() && !first_.options().equal_sequence_counts;
+  return first_.allow_empty() && !first_.options().keeps_counts();
 }
 
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceEvenly(
@@ -366,7 +381,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceAt(size_t k, const Unit
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::EvenIfFewerEmpty(
     size_t k, std::span<const SequenceIndex> mini_batch, MiniBatchPlacement asked) const {
   const std::pair<size_t, size_t> empty = EmptyMicrobatches(asked);
-  if (empty.second == 0 || first_.options().equal_sequence_counts) return asked;
+  if (empty.second == 0 || first_.options().keeps_counts()) return asked;
   absl::StatusOr<MiniBatchPlacement> even = PlaceEvenly(k, mini_batch);
   if (absl::IsInvalidArgument(even.status())) return asked;
   if (even.ok() && EmptyMicrobatches(*even) >= empty) return asked;
@@ -407,7 +422,7 @@ RankSearch MiniBatchPlacer::SearchTerms(std::span<const Units> mini_batches) con
   search.allowance = allowance_;
   search.ranks = first_.ranks();
   search.contiguous = first_.options().sharding == Sharding::kContiguous;
-  search.equal_counts = first_.options().equal_sequence_counts;
+  search.equal_counts = first_.options().keeps_counts();
   if (first_.allow_empty()) return search;
   uint64_t least_items = 1;
   for (const Pass* pass : passes_) {

@@ -81,16 +81,19 @@ absl::Status UnitsDontDivide(const Pass& pass, size_t units, absl::string_view w
 absl::Status SequencesDontDivide(const Pass& pass, uint64_t sequences, absl::string_view where) {
   return absl::InvalidArgumentError(
       absl::StrCat(where, " has ", Count(sequences, false), ", which data_parallel ", pass.ranks(),
-                   " does not divide, but equal_sequence_counts is set"));
+                   " does not divide, but ", AskedAs(pass.options().sequence_counts)));
 }
 
 absl::Status GroupsDontDivide(const Pass& pass, size_t groups, uint64_t sequences,
                               absl::string_view where) {
+  const uint64_t each = sequences / pass.ranks();
+  const std::string share = sequences % pass.ranks() == 0
+                                ? absl::StrCat("exactly ", Count(each, false))
+                                : absl::StrCat(each, " or ", Count(each + 1, false));
   return absl::InvalidArgumentError(absl::StrCat(
       where, " has ", Count(groups, true),
       " that stay on one rank, and no way was found to give each rank of data_parallel ",
-      pass.ranks(), " exactly ", Count(sequences / pass.ranks(), false),
-      ", as equal_sequence_counts asks"));
+      pass.ranks(), " ", share, ", but ", AskedAs(pass.options().sequence_counts)));
 }
 
 absl::Status NotWithinLimits(const Pass& pass, absl::string_view where) {
@@ -105,11 +108,11 @@ absl::Status NothingOnRank(const Pass& pass, size_t rank, absl::string_view wher
       ", which needs a micro-batch of one or more; set allow_empty_microbatches"));
 }
 
-absl::Status UnequalCounts(uint64_t of_first, size_t rank, uint64_t of_rank,
+absl::Status UnequalCounts(const Pass& pass, uint64_t of_first, size_t rank, uint64_t of_rank,
                            absl::string_view where) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(where, ": manifest.ranks has ", Count(of_first, false), " on rank 0 and ",
-                   Count(of_rank, false), " on rank ", rank, ", but equal_sequence_counts is set"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      where, ": manifest.ranks has ", Count(of_first, false), " on rank 0 and ",
+      Count(of_rank, false), " on rank ", rank, ", but ", AskedAs(pass.options().sequence_counts)));
 }
 
 }  // namespace batchplan

@@ -51,7 +51,7 @@ absl::Status NothingOnRank(const Pass& pass, size_t rank, absl::string_view wher
 
 // The manifest gives rank 0 `of_first` sequences and rank `rank` `of_rank`, but equal counts are
 // asked for.
-absl::Status UnequalCounts(uint64_t of_first, size_t rank, uint64_t of_rank,
+absl::Status UnequalCounts(const Pass& pass, uint64_t of_first, size_t rank, uint64_t of_rank,
                            absl::string_view where);
 
 }  // namespace batchplan

@@ -17,8 +17,7 @@ constexpr size_t kMostForReferences = 65536;
 
 bool SameMethod(const PassOptions& a, const PassOptions& b) {
   const auto method = [](const PassOptions& pass) {
-    return std::tuple(pass.sharding, pass.packer, pass.scan, pass.balance_on,
-                      pass.equal_sequence_counts);
+    return std::tuple(pass.sharding, pass.packer, pass.scan, pass.balance_on, pass.sequence_counts);
   };
   return method(a) == method(b);
 }
@@ -28,8 +27,7 @@ bool AssignsAs(const PassOptions& preset, const PassOptions& pass) {
   const bool same_bins =
       pass.layout == Layout::kPacked ? pass.packer == preset.packer : pass.scan == preset.scan;
   return pass.layout == preset.layout && pass.sharding == preset.sharding && same_bins &&
-         pass.balance_on == preset.balance_on &&
-         (pass.equal_sequence_counts || !preset.equal_sequence_counts);
+         pass.balance_on == preset.balance_on && (pass.keeps_counts() || !preset.keeps_counts());
 }
 
 using PresetPasses = std::array<PassOptions, kPresetNames.size()>;
@@ -86,7 +84,7 @@ std::vector<PassOptions> ReferenceMethods(const PassOptions& pass, const Topolog
     // Rows of what is shared are made by trees/reference_trees.h.
     if (IsOfTrees(preset.sharding)) continue;
     if (preset.sharding == Sharding::kBalanced || preset.layout != pass.layout ||
-        (deals && pass.equal_sequence_counts)) {
+        (deals && pass.keeps_counts())) {
       continue;
     }
     PassOptions method = pass;
@@ -94,7 +92,7 @@ std::vector<PassOptions> ReferenceMethods(const PassOptions& pass, const Topolog
     method.packer = preset.packer;
     method.scan = preset.scan;
     method.balance_on = preset.balance_on;
-    method.equal_sequence_counts = pass.equal_sequence_counts || preset.equal_sequence_counts;
+    if (!pass.keeps_counts()) method.sequence_counts = preset.sequence_counts;
     const auto same = [&](const PassOptions& other) { return SameMethod(method, other); };
     if (std::none_of(methods.begin(), methods.end(), same)) methods.push_back(std::move(method));
   }

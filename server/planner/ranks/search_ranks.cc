@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "server/planner/packing/even_counts.h"
+
 namespace batchplan {
 namespace {
 
@@ -61,8 +63,9 @@ class Searcher {
 
   bool Complete(size_t k, uint32_t used) {
     if (search_.equal_counts) {
+      const EvenCounts even(mini_batches_[k].total(), search_.ranks);
       for (const Rank& rank : taken_[k]) {
-        if (rank.sequences * search_.ranks != mini_batches_[k].total()) return false;
+        if (!even.Allow(rank.sequences)) return false;
       }
     }
     steps_ += mini_batches_[k].total() + search_.ranks;
@@ -71,7 +74,7 @@ class Searcher {
   }
 
   bool TooMany(const Units& units, const Rank& rank) const {
-    return search_.equal_counts && rank.sequences * search_.ranks > units.total();
+    return search_.equal_counts && rank.sequences > EvenCounts(units.total(), search_.ranks).most();
   }
 
   // Units that ranks of mini-batch k still need.

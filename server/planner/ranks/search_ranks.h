@@ -22,7 +22,7 @@ struct RankSearch {
   uint32_t ranks = 1;
   // Ranks follow each other in the units' order.
   bool contiguous = false;
-  // Every rank has the same number of sequences.
+  // Every rank has the same number of sequences, or within one where ranks do not divide them.
   bool equal_counts = false;
   // The search gives up once it is spent or a stop requested.
   Allowance allowance = {};

@@ -14,6 +14,7 @@
 #include "server/planner/balance/even_parts.h"
 #include "server/planner/balance/exchange_search.h"
 #include "server/planner/balance/longest_first.h"
+#include "server/planner/packing/even_counts.h"
 #include "server/planner/packing/fewest_bins.h"
 #include "server/planner/packing/karmarkar_karp.h"
 #include "server/planner/packing/orders.h"
@@ -49,16 +50,19 @@ constexpr uint64_t kLeastLooksEach = 16;
 constexpr uint64_t kMostToEvenOut = 20'000'000;
 
 // Each unit to the lightest part with room for it; nothing if there is none, or if those without
-// room are too many to look at.
+// room are too many to look at. The first parts are those that have one more.
 std::optional<std::vector<uint32_t>> LightestWithRoom(std::span<const uint64_t> loads,
                                                       std::span<const uint32_t> counts,
-                                                      uint32_t parts, uint64_t each,
+                                                      uint32_t parts, const EvenCounts& even,
                                                       const Allowance& allowance) {
   SearchSteps search(allowance, kMaxLooks + kLeastLooksEach * loads.size(), kTicksALook,
                      kLeastLooksEach * loads.size());
   Lightest lightest;
-  for (uint32_t part = 0; part < parts; ++part) lightest.emplace(0, part);
-  std::vector<uint64_t> room(parts, each);
+  std::vector<uint64_t> room(parts, even.least);
+  for (size_t part = 0; part < even.larger; ++part) ++room[part];
+  for (uint32_t part = 0; part < parts; ++part) {
+    if (room[part] > 0) lightest.emplace(0, part);
+  }
   std::vector<uint32_t> part_of(loads.size());
   for (uint32_t unit : DescendingOrder(loads)) {
     auto found = lightest.begin();
@@ -76,24 +80,53 @@ std::optional<std::vector<uint32_t>> LightestWithRoom(std::span<const uint64_t> 
   return part_of;
 }
 
-// The part, 0 .. parts - 1, of each unit, so that all parts have the same total of `counts` and
-// sums of `loads` that are close. Needs parts to divide the total count. The heaviest unit comes
-// first, to the lightest part that has room for it. If that gets stuck or needs too many looks,
-// packing the counts decides first how many units of each count a part has. Nothing if no such
-// division is found before the allowance ends: whether there is one is a bin packing question,
+// Units, by part, that come to its count in sequences: where some parts have one more, an item
+// beside the units stands for each part, as long as leaves the others so much room.
+std::optional<Bins> PackCounts(std::span<const uint32_t> counts, uint32_t parts,
+                               const EvenCounts& even, const Allowance& allowance) {
+  // With the searches whatever the effort: without a division the request fails.
+  if (even.larger == 0) {
+    return PackInto({.lengths = counts}, {.capacity = static_cast<uint32_t>(even.least)}, parts,
+                    Effort::kDefault, allowance);
+  }
+  // No two of them fit into one bin.
+  const auto capacity = static_cast<uint32_t>(2 * even.most() + 1);
+  std::vector<uint32_t> lengths(counts.begin(), counts.end());
+  for (uint64_t part = 0; part < parts; ++part) {
+    lengths.push_back(capacity - static_cast<uint32_t>(even.least + (part < even.larger ? 1 : 0)));
+  }
+  const std::optional<Bins> packed =
+      PackInto({.lengths = lengths}, {.capacity = capacity}, parts, Effort::kDefault, allowance);
+  if (!packed) return std::nullopt;
+  Bins bins;
+  std::vector<uint32_t> units;
+  for (size_t bin = 0; bin < parts; ++bin) {
+    units.clear();
+    if (bin < packed->size()) {
+      for (const uint32_t item : (*packed)[bin]) {
+        if (item < counts.size()) units.push_back(item);
+      }
+    }
+    bins.Add(units);
+  }
+  return bins;
+}
+
+// The part, 0 .. parts - 1, of each unit, so that all parts have the same total of `counts`, or
+// within one where parts do not divide it, and sums of `loads` that are close. The heaviest unit
+// comes first, to the lightest part that has room for it. If that gets stuck or needs too many
+// looks, packing the counts decides first how many units of each count a part has. Nothing if no
+// such division is found before the allowance ends: whether there is one is a bin packing question,
 // answered exactly for some dozen units. O(n log n) where all counts are equal.
 std::optional<std::vector<uint32_t>> PartsOfEqualCount(std::span<const uint64_t> loads,
                                                        std::span<const uint32_t> counts,
                                                        uint32_t parts, const Allowance& allowance) {
-  const uint64_t total = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
-  const uint64_t each = total / parts;
-  if (auto part_of = LightestWithRoom(loads, counts, parts, each, allowance)) return part_of;
-  if (counts.empty() || *std::max_element(counts.begin(), counts.end()) > each) return std::nullopt;
-
-  // With the searches whatever the effort: without a division the request fails.
-  const std::optional<Bins> pattern =
-      PackInto({.lengths = counts}, {.capacity = static_cast<uint32_t>(each)}, parts,
-               Effort::kDefault, allowance);
+  const EvenCounts even(std::accumulate(counts.begin(), counts.end(), uint64_t{0}), parts);
+  if (auto part_of = LightestWithRoom(loads, counts, parts, even, allowance)) return part_of;
+  if (counts.empty() || *std::max_element(counts.begin(), counts.end()) > even.most()) {
+    return std::nullopt;
+  }
+  const std::optional<Bins> pattern = PackCounts(counts, parts, even, allowance);
   if (!pattern) return std::nullopt;
   // By count of a unit and by part: how many such units the part still needs.
   std::map<uint32_t, std::vector<uint32_t>> wanted;
@@ -167,13 +200,65 @@ RankOf ShardContiguously(const Pass& pass, const Units& units) {
   return rank_of;
 }
 
-// Runs of `each` sequences; nothing if a unit crosses their ends.
-std::optional<RankOf> ShardIntoEqualRuns(const Units& units, uint64_t each) {
-  RankOf rank_of;
+// Products of ranks and those of them that have one more up to which runs are chosen.
+constexpr uint64_t kMostRunChoices = uint64_t{1} << 22;
+
+// Runs of as many sequences, or within one where ranks do not divide them: of these the ones of
+// which the heaviest is lightest. Nothing if units cross the ends of all such runs.
+std::optional<RankOf> ShardIntoEqualRuns(const Units& units, uint32_t ranks,
+                                         const Allowance& allowance) {
+  const EvenCounts even(units.total(), ranks);
+  // Loads before each sequence that a unit begins with, and behind all; others can't be cut at.
+  constexpr uint64_t kInside = std::numeric_limits<uint64_t>::max();
+  std::vector<uint64_t> before(units.total() + 1, kInside);
+  uint64_t load = 0;
   uint64_t taken = 0;
-  for (uint32_t count : units.counts) {
-    rank_of.push_back(static_cast<uint32_t>(taken / each));
-    if (taken / each != (taken + count - 1) / each) return std::nullopt;
+  for (uint32_t unit = 0; unit < units.size(); ++unit) {
+    before[taken] = load;
+    taken += units.counts[unit];
+    load += units.loads[unit];
+  }
+  before[taken] = load;
+  // By how many of the runs so far have one more: the heaviest run at least, and by run whether
+  // that one has.
+  const bool choose = ranks * (even.larger + 1) <= kMostRunChoices;
+  std::vector<uint64_t> least(even.larger + 1, kInside);
+  least[0] = 0;
+  std::vector<std::vector<bool>> is_larger(choose ? ranks : 0);
+  for (uint32_t rank = 0; rank < ranks && choose; ++rank) {
+    if (even.larger > 0) allowance.Spend(even.larger);
+    is_larger[rank].resize(even.larger + 1);
+    for (uint64_t larger = std::min<uint64_t>(rank + 1, even.larger) + 1; larger-- > 0;) {
+      const uint64_t end = (rank + uint64_t{1}) * even.least + larger;
+      uint64_t best = kInside;
+      for (const uint64_t more : {uint64_t{0}, uint64_t{1}}) {
+        if (more > larger || before[end] == kInside) continue;
+        const uint64_t begin = end - even.least - more;
+        if (least[larger - more] == kInside || before[begin] == kInside) continue;
+        const uint64_t heaviest = std::max(least[larger - more], before[end] - before[begin]);
+        if (heaviest >= best) continue;
+        best = heaviest;
+        is_larger[rank][larger] = more == 1;
+      }
+      least[larger] = best;
+    }
+  }
+  if (choose && least[even.larger] == kInside) return std::nullopt;
+  std::vector<uint64_t> ends(ranks);
+  uint64_t larger = even.larger;
+  for (uint32_t rank = ranks; rank-- > 0;) {
+    ends[rank] = (rank + uint64_t{1}) * even.least + larger;
+    const bool one_more = choose ? is_larger[rank][larger] : larger > rank * even.larger / ranks;
+    if (one_more) --larger;
+    if (before[ends[rank]] == kInside) return std::nullopt;
+  }
+  RankOf rank_of;
+  rank_of.reserve(units.size());
+  taken = 0;
+  uint32_t rank = 0;
+  for (const uint32_t count : units.counts) {
+    while (taken >= ends[rank]) ++rank;
+    rank_of.push_back(rank);
     taken += count;
   }
   return rank_of;
@@ -183,13 +268,13 @@ absl::StatusOr<RankOf> ShardEqually(const Pass& pass, const Units& units,
                                     const SearchContext& context) {
   const Allowance& allowance = context.allowance;
   const uint32_t ranks = pass.ranks();
-  if (units.total() % ranks != 0) {
+  if (units.total() % ranks != 0 && pass.options().sequence_counts == EqualCounts::kExact) {
     return SequencesDontDivide(pass, units.total(), context.where);
   }
-  const uint64_t each = units.total() / ranks;
+  const EvenCounts even(units.total(), ranks);
   std::optional<RankOf> rank_of;
   if (pass.options().sharding == Sharding::kContiguous) {
-    rank_of = ShardIntoEqualRuns(units, each);
+    rank_of = ShardIntoEqualRuns(units, ranks, allowance);
   } else if (units.size() != units.total()) {
     rank_of = PartsOfEqualCount(units.loads, units.counts, ranks, allowance);
     if (rank_of && pass.options().sharding == Sharding::kBalanced) {
@@ -206,7 +291,8 @@ absl::StatusOr<RankOf> ShardEqually(const Pass& pass, const Units& units,
   } else if (pass.options().sharding == Sharding::kKarmarkarKarp) {
     rank_of = KarmarkarKarpEqual(units.loads, ranks, allowance);
   } else {
-    rank_of = LongestFirst(units.loads, ranks, each, 0, allowance);
+    rank_of =
+        LongestFirst(units.loads, ranks, even.most(), even.larger > 0 ? even.least : 0, allowance);
   }
   if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   if (!rank_of) return GroupsDontDivide(pass, units.size(), units.total(), context.where);
@@ -219,13 +305,14 @@ uint32_t LeastUnits(const Pass& pass, const Units& units) {
       std::min<uint64_t>(pass.counts().RoundUp(1), units.size() / pass.ranks()));
 }
 
-bool HasEqualCounts(const Units& units, const RankOf& rank_of, uint32_t ranks) {
+bool HasEqualCounts(const Units& units, const RankOf& rank_of, uint32_t ranks, EqualCounts asked) {
   std::vector<uint64_t> sequences(ranks, 0);
   for (size_t unit = 0; unit < rank_of.size(); ++unit) {
     sequences[rank_of[unit]] += units.counts[unit];
   }
-  return std::adjacent_find(sequences.begin(), sequences.end(), std::not_equal_to<>()) ==
-         sequences.end();
+  const EvenCounts even(units.total(), ranks);
+  if (asked == EqualCounts::kExact && even.larger > 0) return false;
+  return std::ranges::all_of(sequences, [&](uint64_t count) { return even.Allow(count); });
 }
 
 }  // namespace
@@ -235,13 +322,13 @@ absl::StatusOr<std::vector<uint32_t>> ShardUnits(const Pass& first_pass, const U
   const PassOptions& options = first_pass.options();
   if (options.sharding == Sharding::kStrideSorted) {
     absl::StatusOr<RankOf> rank_of = ShardByStride(first_pass, units, context.where);
-    if (rank_of.ok() && options.equal_sequence_counts &&
-        !HasEqualCounts(units, *rank_of, first_pass.ranks())) {
+    if (rank_of.ok() && options.keeps_counts() &&
+        !HasEqualCounts(units, *rank_of, first_pass.ranks(), options.sequence_counts)) {
       return GroupsDontDivide(first_pass, units.size(), units.total(), context.where);
     }
     return rank_of;
   }
-  if (options.equal_sequence_counts) return ShardEqually(first_pass, units, context);
+  if (options.keeps_counts()) return ShardEqually(first_pass, units, context);
   switch (options.sharding) {
     case Sharding::kContiguous:
       return ShardContiguously(first_pass, units);

@@ -18,7 +18,7 @@ namespace batchplan {
 // SHARDING_DEAL_BINS means SHARDING_LPT of whole groups: bins would tear them.
 //
 // InvalidArgument, beginning with context.where and naming both numbers, if the sharding or
-// equal_sequence_counts asks for a division that doesn't come out even; Cancelled if none is found
+// the equal counts ask for a division that doesn't come out even; Cancelled if none is found
 // before a stop is requested.
 absl::StatusOr<std::vector<uint32_t>> ShardUnits(const Pass& first_pass, const Units& units,
                                                  const SearchContext& context);

@@ -22,10 +22,12 @@ namespace batchplan {
 namespace {
 
 bool MayTakeAnyRank(const Pass& pass, size_t sequences) {
-  if (!pass.options().equal_sequence_counts) return pass.may_deal_bins();
+  if (!pass.options().keeps_counts()) return pass.may_deal_bins();
   const bool shares_counts =
       pass.synchronization() == Synchronization::kLockstep || pass.pipeline() != nullptr;
-  return shares_counts && !pass.groups_keep_rank() && sequences % pass.ranks() == 0;
+  const bool divides =
+      pass.options().sequence_counts == EqualCounts::kWithinOne || sequences % pass.ranks() == 0;
+  return shares_counts && !pass.groups_keep_rank() && divides;
 }
 
 class PackedSolver {
@@ -79,7 +81,7 @@ class PackedSolver {
          .ranks = pass_.ranks(),
          .counts = pass_.counts(),
          .per_microbatch = objective_.per_microbatch,
-         .equal_counts = pass_.options().equal_sequence_counts,
+         .equal_counts = pass_.options().keeps_counts(),
          .effort = pass_.effort(),
          .solved = [&](uint64_t slots, const Bins& bins,
                        uint64_t step_time) { Note(slots, bins, static_cast<double>(step_time)); }},
@@ -254,8 +256,8 @@ std::optional<MiniBatchPlacement> SolvePacked(const Pass& pass, const MiniBatchI
 
 std::optional<MiniBatchPlacement> SolvePadded(const Pass& pass, const MiniBatchItems& mini_batch,
                                               const Allowance& allowance) {
-  const bool bound_to_ranks = pass.options().equal_sequence_counts ||
-                              (pass.groups_keep_rank() && !pass.groups_keep_microbatch());
+  const bool bound_to_ranks =
+      pass.options().keeps_counts() || (pass.groups_keep_rank() && !pass.groups_keep_microbatch());
   if (bound_to_ranks) return std::nullopt;
   return PaddedSolver(pass, mini_batch.get(), allowance).Run();
 }

@@ -151,7 +151,7 @@ std::optional<Bins> SolveOnPipelines(const Pass& pass, const PackItems& items,
       .fixed = per_microbatch,
       .lockstep = pass.synchronization() == Synchronization::kLockstep,
       .rank_of = rank_of,
-      .equal_counts = pass.options().equal_sequence_counts && rank_of.empty(),
+      .equal_counts = pass.options().keeps_counts() && rank_of.empty(),
       .effort = pass.effort() == Effort::kThorough ? Effort::kDefault : Effort::kFast,
       .allowance = allowance};
   std::optional<PipelineBins> best;

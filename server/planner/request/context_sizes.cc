@@ -116,10 +116,11 @@ absl::Status CheckDynamicContext(const PlanOptions& options) {
                      "SHARDING_MEGATRON_DYNAMIC_CP, those of the presets balanced and "
                      "megatron_dynamic_cp"));
   }
-  if (options.passes.front().equal_sequence_counts) {
+  if (const PassOptions& first = options.passes.front(); first.keeps_counts()) {
     return absl::InvalidArgumentError(
-        "passes[0].equal_sequence_counts is set, by itself or by the pass's preset, but "
-        "topology.dynamic_context is set too: a sequence is on as many ranks as its group has");
+        absl::StrCat("passes[0].", AskedAs(first.sequence_counts),
+                     ", by itself or by the pass's preset, but topology.dynamic_context is set "
+                     "too: a sequence is on as many ranks as its group has"));
   }
   if (options.mini_batches.groups == GroupPolicy::kSameRank) {
     return absl::InvalidArgumentError(

@@ -59,12 +59,13 @@ absl::Status TooLong(uint32_t index, uint32_t length, const PlanOptions& options
 absl::Status TooMuch(SequenceIndex sequence, const ExceededLimit& exceeded, const Loads& loads,
                      const PlanOptions& options) {
   const std::string name = absl::Utf8SafeCEscape(loads.name(exceeded.load));
+  const bool is_dealt = IsDealt(options.cost_model, loads.name(exceeded.load));
   const bool truncates = options.overlong == OverlongPolicy::kTruncate;
   return absl::InvalidArgumentError(absl::StrCat(
       "sequence ", sequence.value(), " has ",
-      IsDealt(options.cost_model, loads.name(exceeded.load)) ? "an item of " : "", exceeded.value,
+      is_dealt ? "items that, dealt to all ranks, leave one with " : "", exceeded.value,
       " of load \"", name, "\", but passes[", exceeded.pass, "].limits has max_per_microbatch ",
-      exceeded.limit, " of it; raise that, or set overlong to drop or alone",
+      exceeded.limit, " of it; raise that, or set overlong to drop", is_dealt ? "" : " or alone",
       truncates ? ", as truncation leaves loads as they are" : ""));
 }
 
@@ -103,6 +104,10 @@ absl::StatusOr<PlannedLengths> ApplyOverlongPolicy(const Manifest& manifest,
         if (!groups.empty()) dropped[groups[sequence]] = true;
         break;
       case OverlongPolicy::kAlone:
+        // Other micro-batches of its slot are dealt with it.
+        if (exceeded && IsDealt(options.cost_model, loads.name(exceeded->load))) {
+          return TooMuch(sequence, *exceeded, loads, options);
+        }
         if (length > limit.alone) {
           return absl::InvalidArgumentError(
               absl::StrCat("manifest.lengths[", i, "] is ", length,

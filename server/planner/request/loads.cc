@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
+#include <queue>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -207,6 +210,27 @@ absl::Status CheckLoads(const Manifest& manifest, const PlanOptions& options) {
   return absl::OkStatus();
 }
 
+std::vector<uint32_t> Deal(std::span<const double> values, std::span<double> sums) {
+  std::vector<uint32_t> order(values.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::ranges::stable_sort(order, std::greater(), [&](uint32_t i) { return values[i]; });
+  using Entry = std::pair<double, uint32_t>;  // sum, rank
+  std::vector<Entry> all;
+  all.reserve(sums.size());
+  for (uint32_t rank = 0; rank < sums.size(); ++rank) all.emplace_back(sums[rank], rank);
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> least(std::greater<>(),
+                                                                       std::move(all));
+  std::vector<uint32_t> ranks(values.size());
+  for (const uint32_t i : order) {
+    const auto [sum, rank] = least.top();
+    least.pop();
+    ranks[i] = rank;
+    sums[rank] = sum + values[i];
+    least.emplace(sums[rank], rank);
+  }
+  return ranks;
+}
+
 Loads::Loads(const Manifest& manifest) {
   const size_t sequences = manifest.lengths.size();
   loads_.reserve(manifest.loads.size());
@@ -270,10 +294,14 @@ std::vector<uint32_t> LoadsTaken::OfAll(absl::string_view load,
   return of_all;
 }
 
-double Loads::LargestOf(size_t load, SequenceIndex sequence, bool dealt) const {
-  if (!dealt) return Of(load, sequence);
+double Loads::LargestOf(size_t load, SequenceIndex sequence, uint32_t dealt_to) const {
+  if (dealt_to == 0) return Of(load, sequence);
   const std::span<const double> items = ItemsOf(load, sequence);
-  return items.empty() ? 0 : std::ranges::max(items);
+  if (items.empty()) return 0;
+  // Others have nothing.
+  std::vector<double> sums(std::min<size_t>(dealt_to, items.size()), 0);
+  Deal(items, sums);
+  return std::ranges::max(sums);
 }
 
 const Loads& NoLoads() {
@@ -291,7 +319,9 @@ std::optional<ExceededLimit> LimitExceededBy(const Loads& loads, const PlanOptio
   for (size_t pass = 0; pass < options.passes.size(); ++pass) {
     for (const LoadLimit& limit : options.passes[pass].limits) {
       const size_t load = loads.NumberOf(limit.load);
-      const double value = loads.LargestOf(load, sequence, IsDealt(options.cost_model, limit.load));
+      const double value = loads.LargestOf(
+          load, sequence,
+          IsDealt(options.cost_model, limit.load) ? options.topology.data_parallel : 0);
       if (value <= limit.max_per_microbatch * kLimitSlack) continue;
       return ExceededLimit{
           .pass = pass, .load = load, .value = value, .limit = limit.max_per_microbatch};

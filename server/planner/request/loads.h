@@ -29,6 +29,11 @@ std::string QuotedLoad(absl::string_view name);
 // twice, or ask for what loads can't be combined with.
 absl::Status CheckLoads(const Manifest& manifest, const PlanOptions& options);
 
+// Deals values to `ranks` ranks: the largest first, of equal ones the earlier, each to the rank
+// that has least, of equal ones the lowest. Returns the rank of each and adds to `sums`, one a
+// rank. O(n log n).
+std::vector<uint32_t> Deal(std::span<const double> values, std::span<double> sums);
+
 // The loads of a manifest that CheckLoads has passed, which they view, each with one value a
 // sequence: its own, or the sum of its items in their order.
 class Loads {
@@ -48,8 +53,9 @@ class Loads {
   }
   double Of(size_t load, SequenceIndex sequence) const { return values(load)[sequence.value()]; }
 
-  // What must be at one place: all of a sequence's load, or of a dealt one its largest item.
-  double LargestOf(size_t load, SequenceIndex sequence, bool dealt) const;
+  // What must be at one place: all of a sequence's load; or where it is dealt to so many ranks,
+  // what one of them has of the sequence's items alone. 0 ranks: it is not dealt.
+  double LargestOf(size_t load, SequenceIndex sequence, uint32_t dealt_to) const;
 
   bool has_items(size_t load) const { return !loads_[load].item_offsets.empty(); }
   // Only with items. The number of a sequence's first item, and its items.
@@ -110,8 +116,8 @@ class LoadsTaken {
 // Whether what the model says of the load has it dealt.
 bool IsDealt(const CostModel& model, absl::string_view load);
 
-// The first limit, over all passes, that a sequence alone exceeds: of a dealt load, that its
-// largest item exceeds.
+// The first limit, over all passes, that a sequence alone exceeds: of a dealt load, alone in its
+// slot.
 struct ExceededLimit {
   size_t pass = 0;
   size_t load = 0;

@@ -78,9 +78,9 @@ absl::Status CheckSharding(const PassOptions& first, GroupPolicy groups) {
         absl::StrCat(where, ".sharding is ", NameOf(first.sharding), ", which deals packed ",
                      is_of_trees ? "rows" : "bins", "; the layout is padded"));
   }
-  if (first.equal_sequence_counts) {
+  if (first.keeps_counts()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(where, ".equal_sequence_counts is set, but ", NameOf(first.sharding),
+        absl::StrCat(where, ".", AskedAs(first.sequence_counts), ", but ", NameOf(first.sharding),
                      " deals whole ", is_of_trees ? "rows" : "bins",
                      " and can't keep it; use a sharding that assigns sequences"));
   }
@@ -254,21 +254,35 @@ absl::Status CheckCostModel(const CostModel& model) {
       "no load; at least one must be above 0, or leave cost_model unset for the default");
 }
 
-absl::Status CheckSelection(const std::optional<Selection>& selection, uint32_t mini_batch_size) {
+absl::Status CheckMiniBatches(const MiniBatching& mini_batches) {
+  if (mini_batches.size == 0 || mini_batches.group_count == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "mini_batches.size is ", mini_batches.size, ", and group_count ", mini_batches.group_count,
+      ", which counts groups in its place; leave one of them at 0"));
+}
+
+absl::Status CheckSelection(const std::optional<Selection>& selection,
+                            const MiniBatching& mini_batches) {
   if (!selection) return absl::OkStatus();
   const int targets =
       (selection->sequences > 0) + (selection->groups > 0) + (selection->max_tokens > 0);
-  if (targets == 1) {
-    if (mini_batch_size == 0 || selection->sequences % mini_batch_size == 0) {
-      return absl::OkStatus();
-    }
-    return absl::InvalidArgumentError(absl::StrCat("mini_batches.size is ", mini_batch_size,
+  if (targets != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "selection.sequences is ", selection->sequences, ", groups ", selection->groups,
+        " and max_tokens ", selection->max_tokens, "; exactly one of them must be at least 1"));
+  }
+  if (mini_batches.last == LastMiniBatch::kSmaller) return absl::OkStatus();
+  if (mini_batches.size > 0 && selection->sequences % mini_batches.size != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("mini_batches.size is ", mini_batches.size,
                                                    ", which does not divide selection.sequences ",
                                                    selection->sequences));
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "selection.sequences is ", selection->sequences, ", groups ", selection->groups,
-      " and max_tokens ", selection->max_tokens, "; exactly one of them must be at least 1"));
+  if (mini_batches.group_count > 0 && selection->groups % mini_batches.group_count != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("mini_batches.group_count is ", mini_batches.group_count,
+                     ", which does not divide selection.groups ", selection->groups));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckPasses(const std::vector<PassOptions>& passes, GroupPolicy groups) {
@@ -291,6 +305,18 @@ absl::Status CheckPasses(const std::vector<PassOptions>& passes, GroupPolicy gro
 }
 
 }  // namespace
+
+absl::string_view AskedAs(EqualCounts counts) {
+  switch (counts) {
+    case EqualCounts::kAny:
+      return "sequence_counts is not set";
+    case EqualCounts::kExact:
+      return "equal_sequence_counts is set";
+    case EqualCounts::kWithinOne:
+      return "sequence_counts is EQUAL_COUNTS_WITHIN_ONE";
+  }
+  return "sequence_counts is set";
+}
 
 bool IsOfTrees(Sharding sharding) {
   return sharding == Sharding::kArealTree || sharding == Sharding::kTrlTree ||
@@ -353,8 +379,8 @@ absl::Status PlanOptions::Validate() const {
   if (absl::Status status = CheckTopology(topology); !status.ok()) return status;
   if (absl::Status status = CheckPipeline(topology, pipeline); !status.ok()) return status;
   if (absl::Status status = CheckCostModel(cost_model); !status.ok()) return status;
-  if (absl::Status status = CheckSelection(selection, mini_batches.size); !status.ok())
-    return status;
+  if (absl::Status status = CheckMiniBatches(mini_batches); !status.ok()) return status;
+  if (absl::Status status = CheckSelection(selection, mini_batches); !status.ok()) return status;
   if (absl::Status status = CheckPasses(passes, mini_batches.groups); !status.ok()) return status;
   if (absl::Status status = CheckAlone(*this); !status.ok()) return status;
   return CheckDynamicContext(*this);

@@ -65,6 +65,9 @@ enum class Order { kPreserved, kShuffled, kStratified };
 
 enum class GroupPolicy { kIgnore, kSameMiniBatch, kSameRank, kSameMicrobatch };
 
+// What becomes of sequences, or groups, that do not fill the last mini-batch.
+enum class LastMiniBatch { kExact, kSmaller };
+
 struct MiniBatching {
   // Sequences in a mini-batch; 0: one mini-batch.
   uint32_t size = 0;
@@ -73,6 +76,15 @@ struct MiniBatching {
   GroupPolicy groups = GroupPolicy::kIgnore;
   // Mini-batches that what moves as a whole may be trained from its place.
   uint32_t max_delay = 0;
+  // Groups in a mini-batch; 0: `size` counts.
+  uint32_t group_count = 0;
+  LastMiniBatch last = LastMiniBatch::kExact;
+
+  // `groups`, or what group_count implies: a group that is counted is in one mini-batch.
+  GroupPolicy policy() const {
+    const bool raised = group_count > 0 && groups == GroupPolicy::kIgnore;
+    return raised ? GroupPolicy::kSameMiniBatch : groups;
+  }
 };
 
 // Which part of the manifest is planned. Exactly one of the first three is above 0.
@@ -193,6 +205,10 @@ struct LoadLimit {
   friend bool operator==(const LoadLimit&, const LoadLimit&) = default;
 };
 
+// How equal ranks are in the number of their sequences of a mini-batch: n divided by the ranks, or
+// that rounded down or up.
+enum class EqualCounts { kAny, kExact, kWithinOne };
+
 enum class KindsPerSlot { kAny, kTogether, kAlike };
 
 enum class MicrobatchOrder { kAsAssigned, kLargestFirst, kSmallAtBothEnds, kPipeline };
@@ -215,7 +231,7 @@ struct PassOptions {
   // For the padded layout.
   Scan scan = Scan::kSorted;
   Sharding sharding = Sharding::kBalanced;
-  bool equal_sequence_counts = false;
+  EqualCounts sequence_counts = EqualCounts::kAny;
   MicrobatchOrder order = MicrobatchOrder::kAsAssigned;
   bool ignore_mini_batches = false;
   bool forward_only = false;
@@ -226,8 +242,13 @@ struct PassOptions {
   // That these options were made from; empty: none. Decides on nothing.
   std::string preset = {};
 
+  // Whether ranks have as many sequences as each other, or as nearly as can be.
+  bool keeps_counts() const { return sequence_counts != EqualCounts::kAny; }
   friend bool operator==(const PassOptions&, const PassOptions&) = default;
 };
+
+// The field that asks for them, for errors: "equal_sequence_counts is set".
+absl::string_view AskedAs(EqualCounts counts);
 
 // Whether it forms rows of what sequences share.
 bool IsOfTrees(Sharding sharding);

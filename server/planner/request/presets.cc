@@ -44,7 +44,7 @@ PassOptions RollPacking(const Topology&) {
   pass.packer = Packer::kKarmarkarKarp;
   pass.sharding = Sharding::kKarmarkarKarp;
   pass.balance_on = BalanceOn::kTokens;
-  pass.equal_sequence_counts = true;
+  pass.sequence_counts = EqualCounts::kExact;
   pass.order = MicrobatchOrder::kSmallAtBothEnds;
   return pass;
 }
@@ -56,7 +56,7 @@ PassOptions MindSpeedRl(const Topology&) {
   pass.packer = Packer::kKarmarkarKarp;
   pass.sharding = Sharding::kLpt;
   pass.balance_on = BalanceOn::kTokens;
-  pass.equal_sequence_counts = true;
+  pass.sequence_counts = EqualCounts::kExact;
   return pass;
 }
 
@@ -66,7 +66,7 @@ PassOptions Verl(const Topology&) {
   pass.packer = Packer::kKarmarkarKarp;
   pass.sharding = Sharding::kKarmarkarKarp;
   pass.balance_on = BalanceOn::kCost;
-  pass.equal_sequence_counts = true;
+  pass.sequence_counts = EqualCounts::kExact;
   pass.order = MicrobatchOrder::kSmallAtBothEnds;
   return pass;
 }

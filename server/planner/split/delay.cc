@@ -25,7 +25,7 @@ struct Unit {
 class Window {
  public:
   Window(const SequenceLists& mini_batches, size_t first, size_t count, const Groups& groups,
-         std::span<const uint32_t> lengths)
+         std::span<const uint32_t> lengths, bool any_size)
       : count_(count) {
     for (size_t m = 0; m < count; ++m) {
       const SequenceLists together = groups.Together(mini_batches[first + m]);
@@ -36,7 +36,7 @@ class Window {
         for (const SequenceIndex sequence : own.sequences) {
           own.longest = std::max(own.longest, lengths[sequence.value()]);
         }
-        classes_[own.sequences.size()].push_back(units_.size() - 1);
+        classes_[any_size ? 0 : own.sequences.size()].push_back(units_.size() - 1);
       }
     }
     for (auto& [size, units] : classes_) {
@@ -52,8 +52,9 @@ class Window {
     return places;
   }
 
-  // The mini-batch of each unit once the longest `share` / kShares of each size fill mini-batch
-  // after mini-batch. Each of these takes the place of one of the shortest units of its size there.
+  // The mini-batch of each unit once the longest `share` / kShares of each class fill mini-batch
+  // after mini-batch. Each of these takes the place of one of the shortest units of its class
+  // there.
   std::vector<size_t> Gathered(size_t share) const {
     std::vector<size_t> places = Places();
     for (const auto& [size, units] : classes_) {
@@ -102,19 +103,19 @@ class Window {
  private:
   size_t count_;
   std::vector<Unit> units_;
-  // By number of sequences, the longest first.
+  // Those that may take each other's place, by number of sequences or all as 0; the longest first.
   std::map<size_t, std::vector<size_t>> classes_;
 };
 
 }  // namespace
 
 SequenceLists DelayLong(const SequenceLists& mini_batches, const Groups& groups,
-                        std::span<const uint32_t> lengths, uint32_t max_delay,
+                        std::span<const uint32_t> lengths, const DelayTerms& terms,
                         const StepTimeOf& time, const Allowance& allowance) {
   SequenceLists delayed;
   for (size_t first = 0; first < mini_batches.size();) {
-    const size_t count = std::min<size_t>(mini_batches.size() - first, size_t{max_delay} + 1);
-    const Window window(mini_batches, first, count, groups, lengths);
+    const size_t count = std::min<size_t>(mini_batches.size() - first, size_t{terms.max_delay} + 1);
+    const Window window(mini_batches, first, count, groups, lengths, terms.any_size);
     const auto time_of = [&](const std::vector<std::vector<SequenceIndex>>& lists) {
       double sum = 0;
       for (const std::vector<SequenceIndex>& list : lists) sum += time(list);

@@ -17,7 +17,7 @@ std::optional<StepEstimate> StepEstimate::Create(
     const Manifest& manifest, const PlanOptions& options, const PassLimits& limits,
     const PlannedLengths& planned, const Groups& groups, const SharedPrefixes& prefixes,
     const Loads& loads, size_t mini_batches, const std::stop_token& stop) {
-  StepEstimate estimate(options, stop);
+  StepEstimate estimate(options, groups, stop);
   Alignments alignments(planned.lengths);
   for (size_t i = 0; i < options.passes.size(); ++i) {
     if (stop.stop_requested()) return std::nullopt;
@@ -62,18 +62,35 @@ double StepEstimate::TimeOf(std::span<const SequenceIndex> mini_batch) const {
 
 double StepEstimate::operator()(std::span<const SequenceIndex> sequences) const {
   Time all;
-  const size_t mini_batch = options_->mini_batches.size;
+  const SequenceLists cut = MiniBatchesOf(sequences);
   for (size_t i = 0; i < options_->passes.size(); ++i) {
-    const bool whole = mini_batch == 0 || options_->passes[i].ignore_mini_batches;
-    const size_t size = whole ? sequences.size() : mini_batch;
-    for (size_t first = 0; first < sequences.size(); first += size) {
-      const auto piece = sequences.subspan(first, std::min(size, sequences.size() - first));
-      const Time time = Of(passes_[i], piece);
+    const bool whole = options_->passes[i].ignore_mini_batches;
+    for (size_t k = 0; k < (whole ? 1 : cut.size()); ++k) {
+      const Time time = Of(passes_[i], whole ? sequences : cut[k]);
       all.bound += time.bound;
       all.ideal += time.ideal;
     }
   }
   return all.ideal == 0 ? 1 : all.bound / all.ideal;
+}
+
+SequenceLists StepEstimate::MiniBatchesOf(std::span<const SequenceIndex> sequences) const {
+  const MiniBatching& options = options_->mini_batches;
+  SequenceLists cut;
+  if (options.group_count > 0) {
+    const SequenceLists together = groups_->Together(sequences);
+    for (size_t group = 0; group < together.size(); ++group) {
+      cut.Push(together[group]);
+      if ((group + 1) % options.group_count == 0 || group + 1 == together.size()) cut.Close();
+    }
+    return cut;
+  }
+  const size_t size = options.size == 0 ? sequences.size() : options.size;
+  for (size_t first = 0; first < sequences.size(); first += size) {
+    cut.Push(sequences.subspan(first, std::min(size, sequences.size() - first)));
+    cut.Close();
+  }
+  return cut;
 }
 
 }  // namespace batchplan

@@ -49,11 +49,15 @@ class StepEstimate {
     double ideal = 0;
   };
 
-  StepEstimate(const PlanOptions& options, const std::stop_token& stop)
-      : options_(&options), unlimited_(stop) {}
+  StepEstimate(const PlanOptions& options, const Groups& groups, const std::stop_token& stop)
+      : options_(&options), groups_(&groups), unlimited_(stop) {}
   Time Of(const Pass& pass, std::span<const SequenceIndex> mini_batch) const;
 
+  // The sequences cut in their order, by number or by groups.
+  SequenceLists MiniBatchesOf(std::span<const SequenceIndex> sequences) const;
+
   const PlanOptions* options_;
+  const Groups* groups_;
   // Estimates are compared with each other, so none may be looser because less of the request's
   // allowance is left.
   Allowance unlimited_;

@@ -76,7 +76,10 @@ class OpenRows {
   // What the item adds to the row, if it has room for that.
   std::optional<uint64_t> NewTokens(uint32_t row, uint32_t item) const {
     const TreeBin& bin = rows_[row];
-    if (bin.sequences + uint64_t{items_.count(item)} > limits_.max_sequences) return std::nullopt;
+    if (bin.sequences + uint64_t{items_.count(item)} > limits_.max_sequences ||
+        !HasRoomForLoads(items_, bin, items_.loads(item))) {
+      return std::nullopt;
+    }
     const TreeChange alone = {.tokens = items_.tokens(item), .cost = items_.cost(item)};
     const uint64_t added = ChangeBy(items_, bin, {&item, 1}, alone).tokens;
     if (bin.tokens + added > limits_.capacity) return std::nullopt;
@@ -227,6 +230,7 @@ class TreePlacer {
         const TreeChange alone = {.tokens = items_.tokens(item), .cost = 0};
         const TreeBin& row = open[rank];
         return row.items.empty() || (row.sequences < pass_.bin_limits().max_sequences &&
+                                     HasRoomForLoads(items_, row, items_.loads(item)) &&
                                      row.tokens + ChangeBy(items_, row, {&item, 1}, alone).tokens <=
                                          pass_.bin_limits().capacity);
       };

@@ -79,7 +79,7 @@ class TreeSolver {
         items_(TreeItems::Create(pass, tree_)),
         groups_keep_rank_(pass.groups_keep_rank() && !pass.groups_keep_microbatch()),
         has_limits_(!pass.limits().empty()),
-        deals_within_limits_(std::ranges::any_of(pass.limits(), &LoadBudget::dealt)),
+        deals_within_limits_(pass.deals_within_limits()),
         fixed_slots_(deals_within_limits_ ||
                      !std::ranges::all_of(pass.phases(), &LoadPhase::dealt)) {
     if (!items_) return;
@@ -169,7 +169,7 @@ class TreeSolver {
   // Where groups stay on a rank, a rank for each: the costliest first, to the rank that has least.
   void ShardGroups() {
     // Equal counts are for others to find.
-    if (!groups_keep_rank_ || pass_.options().equal_sequence_counts) return;
+    if (!groups_keep_rank_ || pass_.options().keeps_counts()) return;
     std::map<uint32_t, std::vector<uint32_t>> groups;
     for (uint32_t item = 0; item < items_->size(); ++item) {
       groups[pass_.groups()[tree_[items_->first(item)]]].push_back(item);
@@ -204,7 +204,7 @@ class TreeSolver {
             .capacity = pass_.bin_limits().capacity,
             .max_sequences = pass_.bin_limits().max_sequences,
             .keeps_ranks = !rank_of_.empty() || groups_keep_rank_,
-            .keeps_counts = pass_.options().equal_sequence_counts,
+            .keeps_counts = pass_.options().keeps_counts(),
             .may_empty = pass_.allow_empty(),
             .dealt_limits_of = deals_within_limits_ ? &pass_ : nullptr,
             .fixed_slots = fixed_slots_};

@@ -97,6 +97,14 @@ double ExcessOf(const TreeItems& items, const TreeBin& bin) {
   return excess;
 }
 
+bool HasRoomForLoads(const TreeItems& items, const TreeBin& bin, std::span<const double> added) {
+  const std::span<const SearchedLoad> searched = items.searched_loads();
+  for (size_t load = 0; load < searched.size(); ++load) {
+    if (bin.loads[load] + added[load] > searched[load].most) return false;
+  }
+  return true;
+}
+
 TreeBin BinOf(const TreeItems& items, std::vector<uint32_t> ascending) {
   TreeBin bin;
   bin.commons.reserve(ascending.size());

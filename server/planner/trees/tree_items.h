@@ -117,6 +117,9 @@ double CostWithPhases(const TreeItems& items, const TreeBin& bin);
 // By how much the bin is above limits of loads, in parts of these; what runs alone is not.
 double ExcessOf(const TreeItems& items, const TreeBin& bin);
 
+// Whether the bin has room for so much of the searched loads.
+bool HasRoomForLoads(const TreeItems& items, const TreeBin& bin, std::span<const double> added);
+
 TreeBin BinOf(const TreeItems& items, std::vector<uint32_t> ascending);
 
 // Adds items, ascending and none of them in the bin. In the time of moving what stands behind them,

@@ -147,11 +147,19 @@ TreeSearch::TreeSearch(const TreeItems& items, const TreeTerms& terms, std::vect
   for (uint32_t bin = 0; bin < bins_.size(); ++bin) {
     for (const uint32_t item : bins_[bin].items) bin_of_[item] = bin;
   }
+  CountSequences();
   for (const TreeBin& bin : bins_) {
     excess_weight_ += kExcessWeight * bin.cost / static_cast<double>(bins_.size());
   }
   Regroup();
   best_time_ = time_ = Time();
+}
+
+void TreeSearch::CountSequences() {
+  if (!terms_.keeps_counts) return;
+  std::vector<uint64_t> counts(terms_.ranks, 0);
+  for (uint32_t bin = 0; bin < bins_.size(); ++bin) counts[RankOf(bin)] += bins_[bin].sequences;
+  counts_ = KeptCounts(std::move(counts));
 }
 
 uint64_t TreeSearch::Random(uint64_t below) {
@@ -413,6 +421,7 @@ void TreeSearch::TakeBack(size_t puts) {
 
 void TreeSearch::Undo() {
   TakeBack(0);
+  CountSequences();
   Regroup();
   best_time_ = time_ = Time();
 }
@@ -570,16 +579,22 @@ void TreeSearch::Try(uint32_t a, uint32_t b, double slack) {
   const double limit = now + slack;
   const bool same_rank = RankOf(a) == RankOf(b);
   const bool may_move = !terms_.keeps_counts || same_rank;
-  for (size_t i = 0; i < chunks_a_.size() && may_move; ++i) {
+  const bool may_give = may_move || counts_.may_change();
+  const auto keeps_counts = [&](int64_t given) {
+    return may_move || counts_.Allow(RankOf(a), RankOf(b), given);
+  };
+  for (size_t i = 0; i < chunks_a_.size() && may_give; ++i) {
     const Chunk& out = chunks_a_[i];
+    if (!keeps_counts(out.sequences)) continue;
     if (out.sequences == of_a.sequences && !terms_.may_empty) continue;
     if (of_b.tokens + out.in.tokens > terms_.capacity) continue;
     double value = outlook.Of(of_a.cost - out.out.cost, of_b.cost + out.in.cost);
     if (!loads.empty()) value += loads.Traded(loads_of_a(i), nullptr);
     if (value < limit) note(i, kNothing, value);
   }
-  for (size_t j = 0; j < chunks_b_.size() && may_move; ++j) {
+  for (size_t j = 0; j < chunks_b_.size() && may_give; ++j) {
     const Chunk& out = chunks_b_[j];
+    if (!keeps_counts(-int64_t{out.sequences})) continue;
     if (out.sequences == of_b.sequences && !terms_.may_empty) continue;
     if (of_a.tokens + out.in.tokens > terms_.capacity) continue;
     double value = outlook.Of(of_a.cost + out.in.cost, of_b.cost - out.out.cost);
@@ -603,7 +618,7 @@ void TreeSearch::Try(uint32_t a, uint32_t b, double slack) {
     for (size_t j = 0; j < values_.size(); ++j) {
       if (values_[j] + loads.floor >= least) continue;
       const Chunk& from_b = chunks_b_[j];
-      if (!may_move && from_a.sequences != from_b.sequences) continue;
+      if (!keeps_counts(int64_t{from_a.sequences} - from_b.sequences)) continue;
       if (of_a.tokens - from_a.out.tokens + from_b.in.tokens > terms_.capacity ||
           of_b.tokens - from_b.out.tokens + from_a.in.tokens > terms_.capacity) {
         continue;
@@ -631,7 +646,10 @@ void TreeSearch::Try(uint32_t a, uint32_t b, double slack) {
     if (!Fits(new_b)) continue;
     double value = outlook.Of(new_a.cost, new_b.cost);
     if (!loads.empty()) value += loads.Of(new_a.loads, new_b.loads);
-    if (value < limit && Take(a, b, std::move(new_a), std::move(new_b))) return;
+    if (value < limit && Take(a, b, std::move(new_a), std::move(new_b))) {
+      counts_.Give(RankOf(a), RankOf(b), int64_t{from_a.sequences} - from_b.sequences);
+      return;
+    }
   }
   if (terms_.fixed_slots) TryWhole(a, b, limit, outlook, loads);
 }

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "server/planner/packing/even_counts.h"
 #include "server/planner/request/allowance.h"
 #include "server/planner/request/options.h"
 #include "server/planner/trees/tree_items.h"
@@ -23,7 +24,8 @@ struct TreeTerms {
   uint32_t slots = 1;
   uint64_t capacity = 0;
   uint32_t max_sequences = 0;
-  // Items stay on their ranks; or ranks keep their numbers of sequences.
+  // Items stay on their ranks; or ranks keep their numbers of sequences, within one of each other
+  // where ranks do not divide these.
   bool keeps_ranks = false;
   bool keeps_counts = false;
   // Whether bins may be empty.
@@ -104,6 +106,7 @@ class TreeSearch {
     return bin.tokens <= terms_.capacity && bin.sequences <= terms_.max_sequences;
   }
   void Put(uint32_t bin, TreeBin content);
+  void CountSequences();
   // Takes back what was put since there were so many puts since the best.
   void TakeBack(size_t puts);
   // Back to the best bins so far.
@@ -117,6 +120,7 @@ class TreeSearch {
   std::vector<uint32_t> order_;
   std::vector<uint32_t> place_;
   std::vector<double> sums_;  // of ranks, else
+  KeptCounts counts_;         // of the ranks' sequences, where these are to be equal
   double time_ = 0;
   // By how much all bins are above limits, and what a unit of that counts.
   double excess_ = 0;

@@ -10,6 +10,7 @@
 
 #include "server/planner/balance/accumulated.h"
 #include "server/planner/balance/lockstep.h"
+#include "server/planner/packing/even_counts.h"
 #include "server/planner/packing/fewest_bins.h"
 #include "server/planner/packing/packer.h"
 #include "server/planner/pass/items.h"
@@ -122,8 +123,8 @@ class PieceFiller {
         bins_(size_t{terms.ranks} * terms.slots),
         sums_(terms.ranks, 0),
         counts_(terms.ranks, 0),
-        most_on_rank_(terms.keeps_counts && rank_of.empty() ? items.tree().size() / terms.ranks
-                                                            : std::numeric_limits<uint64_t>::max()),
+        keeps_counts_(terms.keeps_counts && rank_of.empty()),
+        even_(items.tree().size(), terms.ranks),
         bin_of_(items.size(), kNone),
         common_(items.size() < 2 ? 0 : items.Common(0, items.size() - 1)) {
     for (uint32_t bin = 0; bin < bins_.size(); ++bin) Enter(bin);
@@ -139,10 +140,12 @@ class PieceFiller {
     const auto look = [&](uint32_t bin) {
       if (!rank_of_.empty() && RankOf(bin) != rank_of_[piece.first]) return false;
       if (bins_[bin].sequences + uint64_t{alone.sequences} > terms_.max_sequences ||
-          counts_[RankOf(bin)] + alone.sequences > most_on_rank_) {
+          !MayHave(counts_[RankOf(bin)] + alone.sequences)) {
         return false;
       }
-      if (!HasRoomForLoads(bins_[bin], alone)) return false;
+      // What runs alone may be above limits.
+      const bool may_be_above = bins_[bin].items.empty() && piece.count == 1;
+      if (!may_be_above && !HasRoomForLoads(items_, bins_[bin], alone.loads)) return false;
       const TreeChange change = ChangeBy(items_, bins_[bin], added, of_piece);
       const uint64_t tokens = bins_[bin].tokens + change.tokens;
       const bool fits = tokens <= terms_.capacity || (bins_[bin].items.empty() && piece.count == 1);
@@ -231,18 +234,15 @@ class PieceFiller {
  private:
   bool accumulates() const { return terms_.synchronization == Synchronization::kAccumulated; }
   uint32_t RankOf(uint32_t bin) const { return bin / terms_.slots; }
+  // Whether a rank may have so many sequences, more than it has.
+  bool MayHave(uint64_t sequences) const {
+    if (!keeps_counts_ || sequences <= even_.least) return true;
+    return sequences == even_.most() && larger_ < even_.larger;
+  }
   // The cheapest first, of the rank that has least; or the fullest.
   std::pair<double, double> KeyOf(uint32_t bin) const {
     if (choice_ == PieceChoice::kFewestTokens) return {-static_cast<double>(bins_[bin].tokens), 0};
     return {accumulates() ? sums_[RankOf(bin)] : 0, CostWithPhases(items_, bins_[bin])};
-  }
-  bool HasRoomForLoads(const TreeBin& bin, const TreeBin& added) const {
-    const std::span<const SearchedLoad> searched = items_.searched_loads();
-    for (size_t load = 0; load < searched.size(); ++load) {
-      if (bin.items.empty() && added.items.size() == 1) break;
-      if (bin.loads[load] + added.loads[load] > searched[load].most) return false;
-    }
-    return true;
   }
   void Enter(uint32_t bin) {
     if (!rank_of_.empty()) return;
@@ -265,6 +265,7 @@ class PieceFiller {
     AddTo(items_, added, bins_[bin]);
     sums_[RankOf(bin)] += bins_[bin].cost - before;
     counts_[RankOf(bin)] += bins_[bin].sequences - sequences;
+    if (counts_[RankOf(bin)] > even_.least) ++larger_;
     for (uint32_t other = first; other < end; ++other) Enter(other);
   }
 
@@ -274,9 +275,11 @@ class PieceFiller {
   const std::span<const uint32_t> rank_of_;
   std::vector<TreeBin> bins_;
   std::vector<double> sums_;
-  // Sequences of each rank, and the most it may have.
+  // Sequences of each rank, and whether they are to be equal.
   std::vector<uint64_t> counts_;
-  const uint64_t most_on_rank_;
+  const bool keeps_counts_;
+  const EvenCounts even_;
+  uint64_t larger_ = 0;  // ranks that have one more than others
   std::vector<uint32_t> bin_of_;
   std::set<std::pair<std::pair<double, double>, uint32_t>> in_order_;
   std::set<std::pair<uint64_t, uint32_t>> by_tokens_;

@@ -276,6 +276,28 @@ TEST(CheckPlanTest, AShuffleMovesSequencesButKeepsTheSize) {
   ExpectViolation(uneven, "has 1 sequences in mini-batch 0, but mini_batches.size is 2");
 }
 
+TEST(CheckPlanTest, MiniBatchesMayCountGroupsAndTheLastBeSmaller) {
+  HandmadePlan handmade = OneRank({1, 2, 3, 4, 5}, 20);
+  handmade.group_ids = {7, 7, 8, 9, 8};
+  handmade.options.mini_batches = {.group_count = 2, .last = LastMiniBatch::kSmaller};
+  HandmadePlan torn = handmade;
+  HandmadePlan moved = handmade;
+  handmade.AddPass({{{{{0, 1, 2, 4}, 11}}}, {{{{3}, 4}}}}, 1);
+  ExpectAccepted(handmade);
+  handmade.options.mini_batches.last = LastMiniBatch::kExact;
+  ExpectViolation(handmade, "mini_batches.group_count is 2, which does not divide the 3 groups");
+  torn.AddPass({{{{{0, 1, 2}, 6}}}, {{{{3, 4}, 9}}}}, 1);
+  ExpectViolation(torn, "has sequence 4 in mini-batch 1, but the manifest's order puts it into");
+  torn.options.mini_batches.order = Order::kShuffled;
+  ExpectViolation(torn,
+                  "has sequences 2 and 4 of group 8 apart, which must be in the same mini-ba");
+  moved.options.mini_batches.order = Order::kShuffled;
+  moved.AddPass({{{{{0, 1}, 3}}}, {{{{2, 3, 4}, 12}}}}, 1);
+  ExpectViolation(moved, "has 1 groups in mini-batch 0, but mini_batches.group_count is 2");
+  moved.options.mini_batches.size = 3;
+  ExpectViolation(moved, "mini_batches.group_count is 2, beside size 3 and 5 group_ids");
+}
+
 TEST(CheckPlanTest, EmptyMicrobatchesStandInTheLastSlotsWhereAllowed) {
   HandmadePlan handmade = OneRank({1, 2, 3}, 4);
   handmade.options.topology.data_parallel = 2;

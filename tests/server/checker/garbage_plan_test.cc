@@ -61,6 +61,8 @@ PlanOptions AnyOptions(RandomStream& random, size_t passes) {
   }
   options.topology.sequence_parallel = random.Chance(50);
   options.mini_batches.size = random.Chance(60) ? 0 : AnyNumber(random);
+  options.mini_batches.group_count = random.Chance(80) ? 0 : AnyNumber(random);
+  if (random.Chance(30)) options.mini_batches.last = LastMiniBatch::kSmaller;
   options.mini_batches.order = random.OneOf<Order>({Order::kPreserved, Order::kShuffled});
   options.mini_batches.groups =
       random.OneOf<GroupPolicy>({GroupPolicy::kIgnore, GroupPolicy::kSameMiniBatch,
@@ -79,7 +81,10 @@ PlanOptions AnyOptions(RandomStream& random, size_t passes) {
     pass.rows = random.OneOf<RowPadding>(
         {RowPadding::kNone, RowPadding::kLongest, RowPadding::kCapacity, RowPadding::kBuckets});
     pass.buckets = AnyArray(random);
-    pass.equal_sequence_counts = random.Chance(30);
+    if (random.Chance(30)) {
+      pass.sequence_counts =
+          random.OneOf<EqualCounts>({EqualCounts::kExact, EqualCounts::kWithinOne});
+    }
     pass.ignore_mini_batches = random.Chance(30);
   }
   return options;

@@ -28,7 +28,7 @@ HandmadePlan PairsRequest() {
   PassOptions train = PackedPass("train", 16);
   train.length_multiple = 2;
   train.layout = Layout::kPadded;
-  train.equal_sequence_counts = true;
+  train.sequence_counts = EqualCounts::kExact;
   PassOptions forward = PackedPass("forward", 20);
   forward.length_multiple = 5;
   forward.ignore_mini_batches = true;
@@ -129,7 +129,7 @@ TEST(MutatedPassesTest, ASequenceOnAnotherRankThanTheManifestGivesIsReported) {
 TEST(MutatedPassesTest, TheFirstPassSaysWhetherCountsAreEqual) {
   const HandmadePass train = {{{{{0, 1}, 8}}, {{{2, 3}, 8}}}, {{{{4, 5}, 6}}, {{{6, 7}, 6}}}};
   HandmadePlan handmade = Pairs(train);
-  handmade.options.passes[1].equal_sequence_counts = true;
+  handmade.options.passes[1].sequence_counts = EqualCounts::kExact;
   ExpectAccepted(handmade);
 
   // Three and one, and then one and three: equal over all, unequal in each mini-batch.
@@ -143,9 +143,32 @@ TEST(MutatedPassesTest, TheFirstPassSaysWhetherCountsAreEqual) {
   uneven.options.allow_empty_microbatches = true;
   ExpectViolation(
       uneven, "plan check: passes[1] has 1 sequences on rank 1 in mini-batch 0, but 3 on rank 0");
-  uneven.options.passes[0].equal_sequence_counts = false;
-  uneven.options.passes[1].equal_sequence_counts = true;
+  uneven.options.passes[0].sequence_counts = EqualCounts::kAny;
+  uneven.options.passes[1].sequence_counts = EqualCounts::kExact;
   ExpectAccepted(uneven);
+}
+
+TEST(MutatedPassesTest, CountsWithinOneAreOfEveryMiniBatch) {
+  HandmadePlan handmade;
+  handmade.lengths = {1, 1, 1, 1, 1, 1};
+  handmade.options.topology.data_parallel = 2;
+  handmade.options.mini_batches.size = 3;
+  handmade.options.passes = {PackedPass("train", 4), PackedPass("score", 4)};
+  handmade.options.passes[0].sequence_counts = EqualCounts::kWithinOne;
+  handmade.options.passes[1].ignore_mini_batches = true;
+  HandmadePlan uneven = handmade;
+  // Twice the same rank has one more, so that over all it has two more.
+  handmade.AddPass({{{{{0, 1}, 2}}, {{{2}, 1}}}, {{{{3, 4}, 2}}, {{{5}, 1}}}}, 1);
+  handmade.AddPass({{{{{0, 1, 3, 4}, 4}}, {{{2, 5}, 2}}}}, 1);
+  ExpectAccepted(handmade);
+  handmade.options.passes[0].sequence_counts = EqualCounts::kExact;
+  ExpectViolation(handmade, "passes[0] has 1 sequences on rank 1 in mini-batch 0, but 2 on rank 0");
+  uneven.options.allow_empty_microbatches = true;
+  uneven.AddPass({{{{{0, 1}, 2}}, {{{2}, 1}}}, {{{{3, 4, 5}, 3}}, {{}}}}, 1);
+  uneven.AddPass({{{{{0, 1, 3}, 3}, {{4, 5}, 2}}, {{{2}, 1}, {}}}}, 1);
+  ExpectViolation(uneven,
+                  "passes[0] has 3 sequences on rank 0 in mini-batch 1 of 3, and 2 ranks are to "
+                  "have as many within one");
 }
 
 TEST(MutatedPassesTest, EqualCountsAreOfWhatIsLeftAfterDropping) {
@@ -154,7 +177,7 @@ TEST(MutatedPassesTest, EqualCountsAreOfWhatIsLeftAfterDropping) {
   handmade.options.topology.data_parallel = 2;
   handmade.options.overlong = OverlongPolicy::kDrop;
   handmade.options.passes = {PackedPass("", 4)};
-  handmade.options.passes[0].equal_sequence_counts = true;
+  handmade.options.passes[0].sequence_counts = EqualCounts::kExact;
   handmade.plan.excluded = {{1, 30, ExclusionReason::kDropped}};
   HandmadePlan unequal = handmade;
   handmade.AddPass({{{{{0, 4}, 2}}, {{{2, 3}, 2}}}}, 1);

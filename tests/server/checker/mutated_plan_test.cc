@@ -131,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "mini_batches.size is 5, which does not divide the 12 sequences"},
         Mutation{"UnequalCounts",
                  [](HandmadePlan& p) {
-                   OptionsOf(p).equal_sequence_counts = true;
+                   OptionsOf(p).sequence_counts = EqualCounts::kExact;
                    // Rank 0 of mini-batch 0 takes sequence 3 too.
                    PassOf(p).microbatch_offsets[2] = 4;
                    PassOf(p).microbatch_offsets[3] = 5;

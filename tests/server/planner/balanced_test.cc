@@ -41,7 +41,7 @@ PassOptions AssignedAs(absl::string_view preset, const PassOptions& pass,
   assigned.packer = method.packer;
   assigned.scan = method.scan;
   assigned.balance_on = method.balance_on;
-  assigned.equal_sequence_counts = pass.equal_sequence_counts || method.equal_sequence_counts;
+  assigned.sequence_counts = pass.keeps_counts() ? pass.sequence_counts : method.sequence_counts;
   return assigned;
 }
 

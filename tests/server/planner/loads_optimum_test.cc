@@ -119,7 +119,7 @@ SmallRequest RequestOf(uint64_t seed) {
           static_cast<uint32_t>(random.Between(0, options.topology.data_parallel - 1)));
     }
   } else if (random.Chance(15)) {
-    pass.equal_sequence_counts = true;
+    pass.sequence_counts = EqualCounts::kExact;
   }
   return request;
 }
@@ -184,7 +184,7 @@ class Judge {
   }
 
   bool KeepsCounts(const std::vector<uint32_t>& counts, uint32_t slots) const {
-    if (!request_.options.passes[0].equal_sequence_counts) return true;
+    if (!request_.options.passes[0].keeps_counts()) return true;
     const auto of_rank = [&](uint32_t rank) {
       return std::accumulate(counts.begin() + rank * slots, counts.begin() + (rank + 1) * slots,
                              0u);

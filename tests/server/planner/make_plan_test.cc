@@ -84,7 +84,7 @@ TEST(MakePlanTest, AGroupThatFitsNoMicrobatchIsNamed) {
 // the last of two.
 TEST(MakePlanTest, EqualCountsAreFoundForGroupsOfSeveralSizes) {
   PlanOptions options = PackedOptions(100, Packer::kFirstFitDecreasing, 2, Sharding::kLpt);
-  options.passes[0].equal_sequence_counts = true;
+  options.passes[0].sequence_counts = EqualCounts::kExact;
   options.mini_batches.groups = GroupPolicy::kSameRank;
   const Plan plan =
       PlanOf({9, 9, 9, 1, 1, 1, 4, 4, 4, 4, 4, 4}, options, {1, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 5});

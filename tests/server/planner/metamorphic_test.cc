@@ -159,7 +159,7 @@ std::vector<PlanOptions> EveryBalance() {
         options.effort = effort;
         options.passes[0].layout = layout;
         all.push_back(options);
-        options.passes[0].equal_sequence_counts = true;
+        options.passes[0].sequence_counts = EqualCounts::kExact;
         all.push_back(options);
       }
     }

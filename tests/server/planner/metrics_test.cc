@@ -55,7 +55,7 @@ TEST(MetricsTest, LockstepWaitsAtEverySlotAndAccumulatedOnce) {
   // Order preserved, two ranks of two micro-batches: [6], [3] and [5], [8].
   PlanOptions options = PackedOptions(8, Packer::kConcatenative, 2, Sharding::kContiguous);
   options.cost_model = {.per_token = 1, .per_token_squared = 0};
-  options.passes[0].equal_sequence_counts = true;
+  options.passes[0].sequence_counts = EqualCounts::kExact;
   const std::vector<uint32_t> lengths = {6, 3, 5, 8};
   const PlanMetrics lockstep = MakeCheckedPlan(lengths, options)->passes[0].metrics;
   EXPECT_DOUBLE_EQ(lockstep.predicted_step_time, 6 + 8);

@@ -98,7 +98,7 @@ TEST(RefusalsTest, FewerSequencesThanTheCountsNeed) {
 
 TEST(RefusalsTest, EqualCountsThatDoNotDivide) {
   PlanOptions options = PackedOptions(10, Packer::kConcatenative, 2, Sharding::kContiguous);
-  options.passes[0].equal_sequence_counts = true;
+  options.passes[0].sequence_counts = EqualCounts::kExact;
   EXPECT_THAT(Refusal({1, 2, 3}, options),
               AllOf(HasSubstr("has 3 sequences"), HasSubstr("data_parallel 2 does not divide")));
 }

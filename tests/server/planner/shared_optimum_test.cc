@@ -60,7 +60,7 @@ GeneratedRequest SmallForest(uint64_t seed) {
           static_cast<uint32_t>(random.Between(0, options.topology.data_parallel - 1)));
     }
   } else if (random.Chance(15)) {
-    pass.equal_sequence_counts = true;
+    pass.sequence_counts = EqualCounts::kExact;
   }
   if (random.Chance(25)) {
     options.mini_batches.groups =
@@ -84,7 +84,7 @@ GeneratedRequest SmallForest(uint64_t seed) {
 // plan that is possible only because rows share may be missed.
 bool IsFree(const GeneratedRequest& request) {
   const GroupPolicy groups = request.options.mini_batches.groups;
-  return request.ranks.empty() && !request.options.passes[0].equal_sequence_counts &&
+  return request.ranks.empty() && !request.options.passes[0].keeps_counts() &&
          (groups == GroupPolicy::kIgnore || groups == GroupPolicy::kSameMiniBatch);
 }
 

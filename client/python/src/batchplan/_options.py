@@ -51,8 +51,10 @@ ENUMS = {
     ),
     # Also called order, of a plan in place of a pass.
     "mini_batch_order": ("ORDER", ("preserved", "shuffled", "stratified")),
+    "last_mini_batch": ("LAST_MINI_BATCH", ("exact", "smaller")),
     "schedule": ("PIPELINE_SCHEDULE", ("one_f_one_b", "interleaved")),
     "balance_on": ("BALANCE_ON", ("tokens", "cost")),
+    "sequence_counts": ("EQUAL_COUNTS", ("exact", "within_one")),
     "groups": ("GROUP_POLICY", ("ignore", "same_mini_batch", "same_rank", "same_microbatch")),
     "synchronization": ("SYNCHRONIZATION", ("lockstep", "accumulated")),
     "effort": ("EFFORT", ("fast", "default", "thorough")),
@@ -121,6 +123,11 @@ class PlanOptions(TypedDict, total=False):
     mini_batch_size: int
     order: str
     shuffle: bool
+    # In the place of mini_batch_size: groups of group_ids in a mini-batch, however many sequences they have.
+    mini_batch_groups: int
+    # What is left at the end, where mini-batches don't divide the batch: "exact", the default, refuses it;
+    # "smaller" makes a smaller mini-batch of it.
+    last_mini_batch: str
     # Mini-batches that a sequence, or a group that stays together, may be trained later than its place, so
     # that long ones of several mini-batches meet in one; 0, the default: none.
     max_delay: int
@@ -351,6 +358,8 @@ class Pass:
     scan: str | None = None
     sharding: str | None = None
     equal_sequence_counts: bool | None = None
+    # How equal: "exact", as equal_sequence_counts, or "within_one", which always works out.
+    sequence_counts: str | None = None
     order: str | None = None
     ignore_mini_batches: bool = False
     # Pipelines run forwards alone, as for log-probabilities.
@@ -358,7 +367,7 @@ class Pass:
     # Compute every sequence whole, whatever it shares with others.
     ignore_shared_prefixes: bool = False
     # By name of a load the most that a micro-batch may have of it; of a dealt one a rank of a slot.
-    limits: Mapping[str, float] = dataclasses.field(default_factory=dict, hash=False)
+    limits: Mapping[str, float] | None = dataclasses.field(default=None, hash=False)
 
     def to_dict(self, place: int = 0) -> dict[str, Any]:
         """The pass as the wire contract has it; errors name it by its place among others."""
@@ -396,11 +405,14 @@ class Pass:
             padded=padded,
             sharding=enum("sharding", self.sharding),
             order=enum("order", self.order),
+            sequence_counts=enum("sequence_counts", self.sequence_counts),
             limits=_limits(f"{own}.limits", self.limits) or None,
         )
 
 
 def _limits(where: str, limits: Any) -> list[dict[str, Any]]:
+    if limits is None:
+        return []
     if not isinstance(limits, Mapping):
         raise InvalidRequest(f"{where} is {limits!r}; must be numbers by name of a load")
     return [

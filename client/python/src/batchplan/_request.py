@@ -55,7 +55,7 @@ class Request:
         if (max_tokens is None) == (not given):
             raise InvalidRequest("max_tokens or passes is needed, and not both")
         if max_tokens is not None:
-            given = [Pass(max_tokens, limits={} if limits is None else limits)]
+            given = [Pass(max_tokens, limits=limits)]
         elif limits is not None:
             raise InvalidRequest("limits and passes are set; give each pass its own limits")
         self.lengths = lengths_of(lengths)
@@ -127,6 +127,8 @@ class Request:
                 seed=None if seed is None else str(seed),
                 groups=enum("groups", options.get("groups")),
                 max_delay=optional(whole, "mini_batches.max_delay", "max_delay"),
+                group_count=optional(whole, "mini_batches.group_count", "mini_batch_groups"),
+                last=enum("last_mini_batch", options.get("last_mini_batch")),
             ),
             selection=None if selection is None else selection.to_dict(),
             cost_model=cost.to_dict() if isinstance(cost, CostModel) else cost and {"fitted": True},

@@ -43,9 +43,14 @@ TEST(EvenOutTest, TheStepIsNeverLongerThanBeforeAndAsLongAsIsSaid) {
     ASSERT_EQ(after, TimeOf(instance, filling, rule)) << instance.Describe();
     shortened += after < before;
     if (rule == RankRule::kEqualCounts) {
-      ASSERT_EQ(testing::RankCounts(instance, bins),
-                testing::RankCounts(instance, instance.solution))
-          << instance.Describe();
+      // Where ranks are within one of each other, one that has one more may give it away.
+      std::vector<uint64_t> was = testing::RankCounts(instance, instance.solution);
+      std::vector<uint64_t> is = testing::RankCounts(instance, bins);
+      if (std::ranges::max(was) - std::ranges::min(was) == 1) {
+        std::ranges::sort(was);
+        std::ranges::sort(is);
+      }
+      ASSERT_EQ(is, was) << instance.Describe();
     }
     if (rule == RankRule::kFixed) {
       const std::vector<uint32_t> rank_of = instance.SolutionRanks();

@@ -33,13 +33,16 @@ bool IsLegal(const std::vector<uint32_t>& part_of, uint32_t parts,
              const EvenPartsOptions& options) {
   const std::vector<uint64_t> counts = CountsOf(part_of, parts);
   const uint64_t fewest = *std::min_element(counts.begin(), counts.end());
-  if (options.equal_counts) return fewest * parts == part_of.size();
+  if (options.equal_counts) {
+    const uint64_t most = *std::max_element(counts.begin(), counts.end());
+    return fewest == part_of.size() / parts && most == (part_of.size() + parts - 1) / parts;
+  }
   return fewest >= options.least_each;
 }
 
 EvenPartsOptions RandomOptions(RandomStream& random, size_t size, uint32_t parts) {
   EvenPartsOptions options;
-  options.equal_counts = size % parts == 0 && random.Chance(50);
+  options.equal_counts = random.Chance(50);
   options.least_each = static_cast<uint32_t>(random.Between(0, size / parts));
   options.effort = random.OneOf<Effort>({Effort::kFast, Effort::kDefault, Effort::kThorough});
   return options;

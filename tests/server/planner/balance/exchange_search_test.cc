@@ -82,7 +82,14 @@ TEST(RefinePartsTest, RulesAreKeptAndTheLargestSumNeverRises) {
     ASSERT_EQ(refined.size(), loads.size());
     ASSERT_LE(LargestSum(loads, refined, parts), LargestSum(loads, part_of, parts));
     if (rules.equal_counts) {
-      ASSERT_EQ(sequences_of(refined), sequences_of(part_of)) << seed;
+      // Where parts are within one of each other, one that has one more may give it away.
+      std::vector<uint64_t> was = sequences_of(part_of);
+      std::vector<uint64_t> is = sequences_of(refined);
+      if (std::ranges::max(was) - std::ranges::min(was) == 1) {
+        std::ranges::sort(was);
+        std::ranges::sort(is);
+      }
+      ASSERT_EQ(is, was) << seed;
     }
     const std::vector<uint64_t> before = CountsOf(part_of, parts);
     const std::vector<uint64_t> after = CountsOf(refined, parts);

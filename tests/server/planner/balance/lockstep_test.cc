@@ -90,7 +90,7 @@ TEST(LockstepTest, EqualCountsAreKept) {
   for (const uint64_t seed : testing::Seeds(3000)) {
     RandomStream random(seed);
     const BalanceInstance instance =
-        testing::RandomBalance(random, {.counts = false, .equal_shares = true});
+        testing::RandomBalance(random, {.counts = false, .equal_shares = random.Chance(50)});
     LockstepTask task = TaskOf(instance, kEfforts[seed % 3]);
     task.equal_counts = true;
     task.start = &instance.solution;
@@ -100,7 +100,9 @@ TEST(LockstepTest, EqualCountsAreKept) {
     ExpectKept(instance, *balanced);
     if (HasFatalFailure()) return;
     for (uint64_t count : testing::RankCounts(instance, balanced->bins)) {
-      ASSERT_EQ(count, instance.lengths.size() / instance.ranks) << instance.Describe();
+      ASSERT_GE(count, instance.lengths.size() / instance.ranks) << instance.Describe();
+      ASSERT_LE(count, (instance.lengths.size() + instance.ranks - 1) / instance.ranks)
+          << instance.Describe();
     }
   }
   RecordProperty("found_percent", std::to_string(100 * found / cases));

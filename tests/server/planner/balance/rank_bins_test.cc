@@ -55,7 +55,7 @@ TEST(CountSharesTest, EveryRankHasAsManySequencesAndBinsKeepTheirLimits) {
   for (const uint64_t seed : testing::Seeds(4000)) {
     RandomStream random(seed);
     const BalanceInstance instance =
-        testing::RandomBalance(random, {.counts = false, .equal_shares = true});
+        testing::RandomBalance(random, {.counts = false, .equal_shares = random.Chance(50)});
     const SortedTask task = instance.task();
     const std::optional<Filling> filling =
         ShareCountsEqually(testing::FillingOf(task, instance.solution));
@@ -64,7 +64,8 @@ TEST(CountSharesTest, EveryRankHasAsManySequencesAndBinsKeepTheirLimits) {
     const Bins bins = testing::BinsOf(*filling);
     ASSERT_EQ(testing::Fault(instance, bins), "") << instance.Describe();
     for (uint64_t count : testing::RankCounts(instance, bins)) {
-      ASSERT_EQ(count, task.size() / task.ranks) << instance.Describe();
+      ASSERT_GE(count, task.size() / task.ranks) << instance.Describe();
+      ASSERT_LE(count, (task.size() + task.ranks - 1) / task.ranks) << instance.Describe();
     }
   }
   RecordProperty("shared_percent", std::to_string(100 * shared / cases));

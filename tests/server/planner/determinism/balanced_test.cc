@@ -73,13 +73,14 @@ INSTANTIATE_TEST_SUITE_P(
         Golden{"CostOfASequence",
                [](GeneratedRequest& r) { r.options.cost_model.per_sequence = 2000; },
                "02d3a3468c065e695dd9e397aa944feb404c5e6766a043dfc7c1d614d28a91f8"},
-        Golden{"EqualCounts",
-               [](GeneratedRequest& r) { r.options.passes[0].equal_sequence_counts = true; },
-               "53025ca8525564a1934371f822eb0dc58bfa48073d218b6cdd66298b6f13486a"},
+        Golden{
+            "EqualCounts",
+            [](GeneratedRequest& r) { r.options.passes[0].sequence_counts = EqualCounts::kExact; },
+            "53025ca8525564a1934371f822eb0dc58bfa48073d218b6cdd66298b6f13486a"},
         Golden{"AccumulatedEqualCounts",
                [](GeneratedRequest& r) {
                  r.options.synchronization = Synchronization::kAccumulated;
-                 r.options.passes[0].equal_sequence_counts = true;
+                 r.options.passes[0].sequence_counts = EqualCounts::kExact;
                },
                "1121c3e909ccb8195f1b282530a320e6c991586a1e127340af579450582eb82a"},
         Golden{"GroupsOnARank",

@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(
                [](GeneratedRequest& r) {
                  Ask(r, Packer::kKarmarkarKarp, Sharding::kKarmarkarKarp);
                  r.options.passes[0].balance_on = BalanceOn::kTokens;
-                 r.options.passes[0].equal_sequence_counts = true;
+                 r.options.passes[0].sequence_counts = EqualCounts::kExact;
                },
                "f4ae3905ec4e181b80aebc6515af085723db3dd94e13dbb44141e74f512441ad"},
         Golden{"BalancedByLongestProcessingTime",
@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(
         Golden{"FirstFitDecreasingByLongestProcessingTime",
                [](GeneratedRequest& r) {
                  Ask(r, Packer::kFirstFitDecreasing, Sharding::kLpt);
-                 r.options.passes[0].equal_sequence_counts = true;
+                 r.options.passes[0].sequence_counts = EqualCounts::kExact;
                },
                "3d6689d77e737305681ad838452ac11a1052d568ea997d9ced7ed538a86f2adc"},
         Golden{"BestFitByStrides",

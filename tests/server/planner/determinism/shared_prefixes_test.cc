@@ -65,9 +65,10 @@ INSTANTIATE_TEST_SUITE_P(
                  r.options.passes[0].order = MicrobatchOrder::kPipeline;
                },
                "62375104bc9b22098e98e94e1ea343dc2bcf73f12da0045586afc5f7e9b258f8"},
-        Golden{"EqualCounts",
-               [](GeneratedRequest& r) { r.options.passes[0].equal_sequence_counts = true; },
-               "dd01d6eed4d862bb0fee134c37a731d99eb9e233d0d4ec64ae896df04b7195bd"},
+        Golden{
+            "EqualCounts",
+            [](GeneratedRequest& r) { r.options.passes[0].sequence_counts = EqualCounts::kExact; },
+            "dd01d6eed4d862bb0fee134c37a731d99eb9e233d0d4ec64ae896df04b7195bd"},
         Golden{"GroupsOnOneRank",
                [](GeneratedRequest& r) { r.options.mini_batches.groups = GroupPolicy::kSameRank; },
                "df5ccf3e58258f255dbba35dc1bdfacfbaf885a9512fbf3b2b29930a8a3d56bc"},

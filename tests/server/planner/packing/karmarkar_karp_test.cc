@@ -115,6 +115,18 @@ TEST(KarmarkarKarpTest, EqualSizesKeepTheCountWhereSumsCannotBeEven) {
   EXPECT_THAT(CountsOf(equal, 2), Each(3));
 }
 
+TEST(KarmarkarKarpTest, EqualSizesAreWithinOneWherePartsDoNotDivide) {
+  for (const uint64_t seed : testing::Seeds(500)) {
+    RandomStream random(seed);
+    const auto parts = static_cast<uint32_t>(random.Between(1, 9));
+    const std::vector<uint64_t> loads = RandomLoads(random, random.Between(1, 40));
+    for (const uint64_t count : CountsOf(KarmarkarKarpEqual(loads, parts), parts)) {
+      ASSERT_GE(count, loads.size() / parts) << "seed " << seed;
+      ASSERT_LE(count, (loads.size() + parts - 1) / parts) << "seed " << seed;
+    }
+  }
+}
+
 TEST(KarmarkarKarpTest, NothingAndOnePartAndOnePartEach) {
   EXPECT_TRUE(KarmarkarKarp({}, 3).empty());
   EXPECT_TRUE(KarmarkarKarpEqual({}, 3).empty());

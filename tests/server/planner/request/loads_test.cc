@@ -258,14 +258,16 @@ TEST(LoadsTest, ItemsAddUpToSequences) {
   EXPECT_THAT(loads.ItemsOf(1, SequenceIndex(3)), ElementsAre(1, 4, 0));
 }
 
-TEST(LoadsTest, OfADealtLoadOneItemIsAtOnePlace) {
+TEST(LoadsTest, OfADealtLoadARankHasWhatTheDealLeavesIt) {
   const LoadedRequest request;
   const Manifest manifest = request.manifest();
   const Loads loads(manifest);
-  EXPECT_EQ(loads.LargestOf(1, SequenceIndex(0), /*dealt=*/true), 7);
-  EXPECT_EQ(loads.LargestOf(1, SequenceIndex(0), /*dealt=*/false), 9);
-  EXPECT_EQ(loads.LargestOf(1, SequenceIndex(1), /*dealt=*/true), 0);
-  EXPECT_EQ(loads.LargestOf(0, SequenceIndex(3), /*dealt=*/false), 4);
+  EXPECT_EQ(loads.LargestOf(1, SequenceIndex(0), /*dealt_to=*/2), 7);
+  EXPECT_EQ(loads.LargestOf(1, SequenceIndex(0), /*dealt_to=*/65536), 7);
+  EXPECT_EQ(loads.LargestOf(1, SequenceIndex(0), /*dealt_to=*/1), 9);
+  EXPECT_EQ(loads.LargestOf(1, SequenceIndex(0), /*dealt_to=*/0), 9);
+  EXPECT_EQ(loads.LargestOf(1, SequenceIndex(1), /*dealt_to=*/2), 0);
+  EXPECT_EQ(loads.LargestOf(0, SequenceIndex(3), /*dealt_to=*/0), 4);
 }
 
 TEST(LoadsTest, NoItemsAtAllAreALoadOfNothing) {
@@ -301,8 +303,9 @@ TEST(LoadsTest, TheFirstLimitThatASequenceExceedsByItself) {
   EXPECT_FALSE(exceeded(lower, 3));
   lower.passes[1].limits[1].max_per_microbatch = 4 * (1 - 5e-9);
   EXPECT_TRUE(exceeded(lower, 3));
-  // Two images of 9 together, the largest of 7.
+  // Two images of 9 together, the largest of 7, on two ranks.
   lower = request.options;
+  lower.topology.data_parallel = 2;
   lower.passes[1].limits[0].max_per_microbatch = 8;
   EXPECT_FALSE(exceeded(lower, 0));
   lower.cost_model.loads[1] = {.load = "images", .per_unit = 1, .separate = true};

@@ -98,7 +98,7 @@ TEST(GivenRanksTest, WhatIsDroppedHasNoRankToKeep) {
               ElementsAre(ElementsAre(4, 6), ElementsAre(3, 5)));
 
   // Counted without it.
-  options.passes[0].equal_sequence_counts = true;
+  options.passes[0].sequence_counts = EqualCounts::kExact;
   EXPECT_EQ(PlanGiven(lengths, ranks, options).passes[0].microbatches_per_rank[0], 1);
   const auto uneven =
       MakePlan({.lengths = lengths, .ranks = std::vector<uint32_t>{1, 1, 0, 1, 1}}, options);

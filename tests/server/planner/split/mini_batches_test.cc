@@ -21,7 +21,8 @@ absl::StatusOr<SequenceLists> Split(const std::vector<uint32_t>& planned_lengths
                                     const MiniBatching& options,
                                     const std::vector<uint32_t>& group_ids = {}) {
   const Manifest manifest{.lengths = planned_lengths, .group_ids = group_ids};
-  return SplitIntoMiniBatches(manifest, planned_lengths, Groups(manifest, options.groups), options);
+  return SplitIntoMiniBatches(manifest, planned_lengths, Groups(manifest, options.policy()),
+                              options);
 }
 
 TEST(MiniBatchesTest, CutsTheManifestInOrder) {
@@ -131,6 +132,56 @@ TEST(MiniBatchesTest, AGroupThatCrossesTheEndOfAMiniBatchIsRefused) {
       std::string(torn.status().message()),
       HasSubstr("mini_batches.size is 2, but group 6 of 2 sequences comes where mini-batch 0 "
                 "has room for 1"));
+}
+
+TEST(MiniBatchesTest, CountsGroupsWhateverTheyHold) {
+  const auto split = Split(std::vector<uint32_t>(7, 1), {.group_count = 2}, {4, 9, 4, 6, 4, 8, 8});
+  ASSERT_EQ(split->size(), 2);
+  EXPECT_THAT(Values((*split)[0]), ElementsAre(0, 2, 4, 1));
+  EXPECT_THAT(Values((*split)[1]), ElementsAre(3, 5, 6));
+}
+
+TEST(MiniBatchesTest, AGroupCountThatDoesNotDivideIsRefusedNamingBothNumbers) {
+  const auto split = Split(std::vector<uint32_t>(5, 1), {.group_count = 2}, {1, 1, 2, 2, 3});
+  EXPECT_EQ(split.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(
+      std::string(split.status().message()),
+      HasSubstr("mini_batches.group_count is 2, which does not divide the manifest's 3 gr"));
+}
+
+TEST(MiniBatchesTest, TheLastOneMayBeSmaller) {
+  const std::vector<uint32_t> lengths(7, 1);
+  const auto split = Split(lengths, {.size = 3, .last = LastMiniBatch::kSmaller});
+  ASSERT_EQ(split->size(), 3);
+  EXPECT_THAT(Values((*split)[2]), ElementsAre(6));
+  const auto large = Split(lengths, {.size = 30, .last = LastMiniBatch::kSmaller});
+  ASSERT_EQ(large->size(), 1);
+  EXPECT_EQ((*large)[0].size(), 7);
+  for (const Order order : {Order::kPreserved, Order::kShuffled, Order::kStratified}) {
+    const auto groups =
+        Split(lengths, {.order = order, .group_count = 2, .last = LastMiniBatch::kSmaller},
+              {1, 1, 2, 2, 3, 3, 3});
+    ASSERT_EQ(groups->size(), 2);
+    EXPECT_EQ((*groups)[0].size() + (*groups)[1].size(), 7);
+    EXPECT_GE((*groups)[0].size(), 4);
+  }
+}
+
+TEST(MiniBatchesTest, AreCountedAsTheyAreCut) {
+  EXPECT_EQ(MiniBatchesOf({}, 7, 0), 1);
+  EXPECT_EQ(MiniBatchesOf({.size = 3}, 7, 0), 2);
+  EXPECT_EQ(MiniBatchesOf({.size = 3, .last = LastMiniBatch::kSmaller}, 7, 0), 3);
+  EXPECT_EQ(MiniBatchesOf({.size = 9, .last = LastMiniBatch::kSmaller}, 7, 0), 1);
+  EXPECT_EQ(MiniBatchesOf({.group_count = 2, .last = LastMiniBatch::kSmaller}, 7, 5), 3);
+}
+
+TEST(MiniBatchesTest, AGroupCountLeavesOutWholeGroupsThatAreDropped) {
+  const std::vector<uint32_t> ids = {1, 1, 2, 2, 3, 3, 4};
+  const std::vector<uint32_t> planned = {1, 1, 0, 0, 1, 1, 1};
+  const auto split = Split(planned, {.group_count = 2}, ids);
+  ASSERT_EQ(split->size(), 2);
+  EXPECT_THAT(Values((*split)[0]), ElementsAre(0, 1));
+  EXPECT_THAT(Values((*split)[1]), ElementsAre(4, 5, 6));
 }
 
 }  // namespace

@@ -168,6 +168,15 @@ TEST(SelectionTest, RefusesWhatCannotBe) {
   EXPECT_THAT(ErrorOf({.lengths = {10, 10, 10}}, halves),
               HasSubstr("mini_batches.size is 3, which does not divide the 2 sequences that "
                         "first in, first out takes where selection.max_tokens is 20"));
+  PlanOptions pairs = Options(1, {.groups = 3});
+  pairs.mini_batches.group_count = 2;
+  const Pool four_groups = {.lengths = {10, 10, 10, 10}, .groups = {1, 2, 3, 4}};
+  EXPECT_THAT(ErrorOf(four_groups, pairs),
+              HasSubstr("mini_batches.group_count is 2, which does not divide selection.groups 3"));
+  pairs.selection = {.max_tokens = 30};
+  EXPECT_THAT(ErrorOf(four_groups, pairs),
+              HasSubstr("mini_batches.group_count is 2, which does not divide the 3 groups that "
+                        "first in, first out takes where selection.max_tokens is 30"));
   EXPECT_THAT(ErrorOf({.lengths = {60}}, Options(1, {.max_tokens = 59})),
               HasSubstr("selection.max_tokens is 59, but what waits first takes 60 tokens"));
   EXPECT_THAT(
@@ -236,6 +245,32 @@ TEST(DelayTest, LongSequencesMeet) {
   EXPECT_DOUBLE_EQ(plan.passes[0].metrics.moved_share, 0.5);
   EXPECT_DOUBLE_EQ(plan.passes[0].metrics.mean_delay, 0.25);
   EXPECT_DOUBLE_EQ(plan.passes[0].metrics.step_efficiency, 1);
+}
+
+TEST(DelayTest, GroupsThatAreCountedMeetWhateverTheirSize) {
+  PlanOptions options = Options(2, {});
+  options.selection.reset();
+  options.mini_batches.group_count = 2;
+  const Pool pool = {.lengths = {100, 1, 1, 100, 1, 1, 1}, .groups = {1, 2, 2, 3, 4, 4, 4}};
+  EXPECT_DOUBLE_EQ(PlanOf(pool, options)->passes[0].metrics.moved_share, 0);
+  options.mini_batches.max_delay = 1;
+  const Plan plan = PlanOf(pool, options).value();
+  // Group 3 for group 2, of twice as many.
+  EXPECT_DOUBLE_EQ(plan.passes[0].metrics.moved_share, 3.0 / 7);
+  EXPECT_DOUBLE_EQ(plan.passes[0].metrics.predicted_step_time,
+                   PlanOf(pool, options)->passes[0].metrics.predicted_step_time);
+  EXPECT_THAT(plan.passes[0].microbatches_per_rank, ElementsAre(1, 1));
+}
+
+TEST(SelectionTest, TakesMiniBatchesOfGroups) {
+  PlanOptions options = Options(1, {.groups = 4, .max_overtaking = 1});
+  options.mini_batches.group_count = 2;
+  const Pool pool = {.lengths = {10, 10, 20, 30, 5, 5, 5, 40}, .groups = {1, 1, 2, 3, 4, 4, 4, 5}};
+  const Plan plan = PlanOf(pool, options).value();
+  EXPECT_EQ(plan.passes[0].microbatches_per_rank.size(), 2);
+  options.mini_batches.group_count = 3;
+  options.mini_batches.last = LastMiniBatch::kSmaller;
+  EXPECT_EQ(PlanOf(pool, options)->passes[0].microbatches_per_rank.size(), 2);
 }
 
 // Predicted over ideal step time.

@@ -85,10 +85,13 @@ class BatchPlanner:
             and max(options.get("pp") or 1, options.get("vpp") or 1) == 1
             and not (stays and (self._mini_batch or options.get("groups") != "same_mini_batch"))
             and not (first.ignore_mini_batches and options.get("mini_batch_size"))
+            and not options.get("mini_batch_groups")
+            and options.get("last_mini_batch") in (None, "exact")
         )
         self._aligned: NDArray[numpy.int64] | None = None
         if self.is_plain and first.rows in (None, "none") and first.scan is None:
-            if first.max_sequences in (None, 0) and not first.equal_sequence_counts:
+            counts = first.equal_sequence_counts or first.sequence_counts is not None
+            if first.max_sequences in (None, 0) and not counts:
                 self._aligned = lengths.astype(numpy.int64)
 
     @property

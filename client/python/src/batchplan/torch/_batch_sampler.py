@@ -245,8 +245,9 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
         raise AttributeError("micro-batches differ in size")
 
     def state_dict(self, behind: int = 0) -> dict[str, Any]:
-        """Where it is, to be loaded by a sampler that was made alike. At an epoch's end that is the beginning
-        of the next one. StatefulDataLoader of torchdata saves it by itself, and needs no `behind`.
+        """Where it is, to be loaded by a sampler that was made alike, but for what load_state_dict says. At an
+        epoch's end that is the beginning of the next one. StatefulDataLoader of torchdata saves it by itself, and
+        needs no `behind`.
 
         Args:
             behind: how often a DataLoader has asked for a micro-batch that the training has not seen yet:

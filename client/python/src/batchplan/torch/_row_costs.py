@@ -31,7 +31,7 @@ _TAKEN = (
 )  # fmt: skip
 _TAKEN_OF_PASS = (
     "max_tokens", "name", "max_sequences", "min_microbatches", "microbatch_count_multiple",
-    "equal_sequence_counts", "order", "ignore_mini_batches",
+    "equal_sequence_counts", "sequence_counts", "order", "ignore_mini_batches",
 )  # fmt: skip
 _REASON = "rows packed beforehand are dealt among data-parallel ranks by their cost"
 

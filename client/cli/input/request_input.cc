@@ -124,6 +124,8 @@ const Group& PassGroup() {
        {"--equal_counts", "equal_sequence_counts", "Every rank gets the same number of sequences"},
        {"--sequence_counts", "sequence_counts",
         "How equal ranks are in that: exact, as --equal_counts, or within_one"},
+       {"--kinds_per_slot", "kinds_per_slot",
+        "Which of --kinds run at the same time: any, together or alike"},
        {"--ignore_mini_batches", "ignore_mini_batches",
         "Plan the batch as one mini-batch, for a pass without a gradient update"},
        {"--forward_only", "forward_only", "Pipelines run forwards alone, as for log-probabilities"},

@@ -272,7 +272,6 @@ absl::Status CheckPlanned(const v1::PlanBatchRequest& request) {
     const std::string where = absl::StrCat("passes[", i, "]");
     const v1::Pass& pass = request.passes(i);
     if (pass.has_sequence_count_multiple()) return missing(where + ".sequence_count_multiple");
-    if (pass.kinds_per_slot() > v1::KINDS_PER_SLOT_ANY) return missing(where + ".kinds_per_slot");
   }
   return absl::OkStatus();
 }

@@ -90,6 +90,7 @@ absl::StatusOr<Pass> Pass::Create(const Manifest& manifest, const PlanOptions& o
 absl::Status Pass::Check() const {
   if (absl::Status status = CheckBucketsFit(*this); !status.ok()) return status;
   if (absl::Status status = CheckGroupsFit(*manifest_, *this); !status.ok()) return status;
+  if (absl::Status status = CheckKindsOfGroups(*manifest_, *this); !status.ok()) return status;
   const absl::StatusOr<uint64_t> empty = EmptyMicrobatchesAskedFor(*this);
   if (!empty.ok()) return empty.status();
   return CheckPipelineWorks(*topology_, planned_.size(), *empty, where_);

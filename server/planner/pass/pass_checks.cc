@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -210,6 +211,23 @@ absl::StatusOr<uint64_t> EmptyMicrobatchesAskedFor(const Pass& pass) {
   absl::Status status = pass.sizes_differ() ? CheckEmptyOfPool(pass) : CheckEmptyOfRanks(pass);
   if (!status.ok()) return status;
   return pass.counts().RoundUp(1) * (pass.sizes_differ() ? 1 : pass.ranks()) * pass.mini_batches();
+}
+
+absl::Status CheckKindsOfGroups(const Manifest& manifest, const Pass& pass) {
+  if (!pass.keeps_kinds() || !pass.groups_keep_microbatch() ||
+      pass.options().kinds_per_slot != KindsPerSlot::kAlike) {
+    return absl::OkStatus();
+  }
+  std::map<uint32_t, uint32_t> kind_of;
+  for (size_t i = 0; i < manifest.kinds.size(); ++i) {
+    const auto [first, is_new] = kind_of.try_emplace(manifest.group_ids[i], manifest.kinds[i]);
+    if (is_new || first->second == manifest.kinds[i]) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(pass.where(), ".kinds_per_slot is KINDS_PER_SLOT_ALIKE, but group ",
+                     manifest.group_ids[i], " has sequences of kinds ", first->second, " and ",
+                     manifest.kinds[i], ", and mini_batches.groups keeps it in one micro-batch"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace batchplan

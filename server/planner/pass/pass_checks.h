@@ -24,6 +24,10 @@ absl::Status CheckGroupsFit(const Manifest& manifest, const Pass& pass);
 // mini-batches; 0 where none may be empty. InvalidArgument, naming the limit, if that is too many.
 absl::StatusOr<uint64_t> EmptyMicrobatchesAskedFor(const Pass& pass);
 
+// InvalidArgument, naming the group, if one that stays in one micro-batch has several kinds where
+// all of a slot are of one.
+absl::Status CheckKindsOfGroups(const Manifest& manifest, const Pass& pass);
+
 }  // namespace batchplan
 
 #endif  // BATCHPLAN_SERVER_PLANNER_PASS_PASS_CHECKS_H_

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <limits>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "server/planner/pass/order.h"
 #include "server/planner/pass/slot_loads.h"
 #include "server/planner/pass/step_time.h"
+#include "server/planner/place/kinds_apart.h"
 #include "server/planner/place/place.h"
 #include "server/planner/ranks/conflicts.h"
 #include "server/planner/ranks/fill_bins.h"
@@ -311,7 +313,6 @@ absl::StatusOr<Placement> FillTrees(const Pass& pass, const SequenceLists& share
 absl::StatusOr<Placement> FillByKinds(const Pass& pass, const SequenceLists& shares,
                                       const SearchContext& context) {
   std::vector<Placement> placements;
-  uint64_t missing = 0;
   for (const KindClass& own : ClassesOf(pass, shares.all())) {
     const std::set<SequenceIndex> members(own.sequences.begin(), own.sequences.end());
     SequenceLists of_kind;
@@ -324,18 +325,17 @@ absl::StatusOr<Placement> FillByKinds(const Pass& pass, const SequenceLists& sha
       }
       of_kind.Close();
       if (count == 0 && (own.kind != 0 || !pass.allow_empty())) {
-        return NoKindOnRank(pass, rank, own.kind, context.where);
+        return NoKindOnRank(pass, rank, own, context.where);
       }
     }
     const Pass of_one = pass.OfOneKind(/*may_be_empty=*/own.kind == 0, CountRule());
     absl::StatusOr<Placement> filled = FillShares(of_one, of_kind, context);
     if (!filled.ok()) return filled;
-    missing += filled->slots;
     placements.push_back(*std::move(filled));
   }
   Placement joined = Joined(pass, placements, /*keeps_ranks=*/true);
   if (pass.counts().RoundUp(joined.slots) == joined.slots) return joined;
-  return KindsMissCounts(pass, joined.slots, context.where);
+  return WrongSlotsOfKinds(pass, joined.slots, context.where);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,6 +29,12 @@ std::vector<Cost> RankCosts(const Pass& pass, const Placement& placement) {
   return of_ranks;
 }
 
+std::string NameOf(const Pass& pass, const KindClass& own) {
+  return pass.options().kinds_per_slot == KindsPerSlot::kTogether && own.kind != 0
+             ? "kinds other than 0"
+             : absl::StrCat("kind ", own.kind);
+}
+
 std::vector<uint32_t> InOrder(size_t ranks) {
   std::vector<uint32_t> order(ranks);
   std::iota(order.begin(), order.end(), 0u);
@@ -37,10 +44,18 @@ std::vector<uint32_t> InOrder(size_t ranks) {
 }  // namespace
 
 std::vector<KindClass> ClassesOf(const Pass& pass, std::span<const SequenceIndex> sequences) {
+  // A group that stays in one micro-batch is of the greatest kind in it: others ride along.
+  std::map<uint32_t, uint32_t> of_groups;
+  for (const SequenceIndex sequence : sequences) {
+    if (!pass.groups_keep_microbatch()) break;
+    uint32_t& kind = of_groups[pass.groups()[sequence]];
+    kind = std::max(kind, SeenKind(pass, sequence));
+  }
   // Kind 0 comes last.
   std::map<uint32_t, KindClass, std::greater<>> classes;
   for (const SequenceIndex sequence : sequences) {
-    const uint32_t kind = SeenKind(pass, sequence);
+    const uint32_t kind =
+        of_groups.empty() ? SeenKind(pass, sequence) : of_groups.at(pass.groups()[sequence]);
     KindClass& own = classes[kind];
     own.kind = kind;
     own.sequences.push_back(sequence);
@@ -79,15 +94,29 @@ absl::Status CheckClasses(const Pass& pass, std::span<const KindClass> classes,
                           absl::string_view where) {
   for (const KindClass& own : classes) {
     if (own.sequences.size() >= pass.ranks() || (own.kind == 0 && pass.allow_empty())) continue;
-    const bool together = pass.options().kinds_per_slot == KindsPerSlot::kTogether;
     return absl::InvalidArgumentError(absl::StrCat(
-        where, " has ", own.sequences.size(), " sequences of ",
-        together && own.kind != 0 ? std::string("kinds other than 0")
-                                  : absl::StrCat("kind ", own.kind),
+        where, " has ", own.sequences.size(), " sequences of ", NameOf(pass, own),
         ", but kinds_per_slot asks for one on each rank of data_parallel ", pass.ranks(),
         " in every slot that has any; give more, such as a dummy for each rank that has none"));
   }
   return absl::OkStatus();
+}
+
+absl::Status NoKindOnRank(const Pass& pass, size_t rank, const KindClass& missing,
+                          absl::string_view where) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, ": rank ", rank, " of data_parallel ", pass.ranks(),
+                   " has no sequence of ", NameOf(pass, missing),
+                   ", of which others have some, and kinds_per_slot asks for one on each "
+                   "rank of a slot that has any"));
+}
+
+absl::Status WrongSlotsOfKinds(const Pass& pass, uint64_t slots, absl::string_view where) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, ": the kinds that kinds_per_slot keeps apart take ", slots,
+                   " micro-batches on each rank, but min_microbatches ",
+                   pass.options().min_microbatches, " and multiples ask for ",
+                   pass.counts().RoundUp(slots), ", for which there are too few sequences"));
 }
 
 Placement Joined(const Pass& pass, std::span<const Placement> placements, bool keeps_ranks) {

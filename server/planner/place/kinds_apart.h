@@ -35,6 +35,11 @@ bool KeepsKinds(const Pass& pass, const SequenceLists& microbatches, size_t slot
 absl::Status CheckClasses(const Pass& pass, std::span<const KindClass> classes,
                           absl::string_view where);
 
+// A rank has no sequence of a class, or the slots of all classes are too few or no multiple.
+absl::Status NoKindOnRank(const Pass& pass, size_t rank, const KindClass& missing,
+                          absl::string_view where);
+absl::Status WrongSlotsOfKinds(const Pass& pass, uint64_t slots, absl::string_view where);
+
 // The slots of placements of the same ranks, one placement's behind the other's. Accumulated and
 // without `keeps_ranks`, a placement's ranks change places so that those with much have little of
 // what comes next.

@@ -1,6 +1,8 @@
 #include "server/planner/place/mini_batch_placer.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "server/planner/packing/even_counts.h"
@@ -10,6 +12,7 @@
 #include "server/planner/pass/step_time.h"
 #include "server/planner/place/batch_passes.h"
 #include "server/planner/place/fill_shares.h"
+#include "server/planner/place/kinds_apart.h"
 #include "server/planner/place/place.h"
 #include "server/planner/ranks/bounds.h"
 #include "server/planner/ranks/conflicts.h"
@@ -99,10 +102,97 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
   return Fill(k, std::move(anew));
 }
 
+// Each class of kinds as a mini-batch of its own.
+absl::StatusOr<Placement> MiniBatchPlacer::PlaceKindsApart(
+    size_t k, std::span<const SequenceIndex> mini_batch) const {
+  const std::vector<KindClass> classes = ClassesOf(*lead_, mini_batch);
+  if (absl::Status status = CheckClasses(*lead_, classes, lead_->WhereOf(k)); !status.ok()) {
+    return status;
+  }
+  const auto place = [&](const KindClass& own, uint64_t least) -> absl::StatusOr<Placement> {
+    const Pass of_one =
+        lead_->OfOneKind(/*may_be_empty=*/own.kind == 0, {.minimum = least, .multiple = 1});
+    const MiniBatchPlacer placer({&of_one}, of_one, seed_, sequences_, allowance_);
+    absl::StatusOr<MiniBatchPlacement> placed = placer.Place(k, own.sequences);
+    if (!placed.ok()) return placed.status();
+    return std::move(placed->lead());
+  };
+  std::vector<Placement> placements;
+  uint64_t slots = 0;
+  for (const KindClass& own : classes) {
+    const Allowance::Part part(allowance_, classes.size() - placements.size());
+    absl::StatusOr<Placement> placed = place(own, 1);
+    if (!placed.ok()) return placed;
+    slots += placed->slots;
+    placements.push_back(*std::move(placed));
+  }
+  // What is missing to a legal number, from the class that has most to divide.
+  for (bool found = true; found && lead_->counts().RoundUp(slots) > slots;) {
+    found = false;
+    std::vector<size_t> order(classes.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::stable_sort(order, std::greater<>(), [&](size_t c) {
+      return classes[c].sequences.size() / placements[c].slots;
+    });
+    const uint64_t missing = lead_->counts().RoundUp(slots) - slots;
+    for (const size_t c : order) {
+      absl::StatusOr<Placement> placed = place(classes[c], placements[c].slots + missing);
+      if (absl::IsCancelled(placed.status())) return placed;
+      if (!placed.ok()) continue;
+      slots += placed->slots - placements[c].slots;
+      placements[c] = *std::move(placed);
+      found = true;
+      break;
+    }
+  }
+  if (lead_->counts().RoundUp(slots) != slots) {
+    return WrongSlotsOfKinds(*lead_, slots, lead_->WhereOf(k));
+  }
+  return Joined(*lead_, placements,
+                /*keeps_ranks=*/first_.options().sequence_counts != EqualCounts::kAny);
+}
+
+// Kinds apart; or as if there were none, where the slots of that are as they may be. Where groups
+// keep to ranks, or ranks to their counts, the kinds of each rank apart.
+absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceByKinds(
+    size_t k, std::span<const SequenceIndex> mini_batch) const {
+  // Kinds apart may come to other ranks, and to other counts.
+  const bool tears = (lead_->groups_keep_rank() && !lead_->groups_keep_microbatch()) ||
+                     first_.options().sequence_counts == EqualCounts::kWithinOne;
+  absl::StatusOr<Placement> best = absl::InvalidArgumentError("");
+  if (!tears) best = PlaceKindsApart(k, mini_batch);
+  if (absl::IsCancelled(best.status())) return best.status();
+  const Pass of_any = lead_->OfOneKind(/*may_be_empty=*/true, lead_->counts());
+  const MiniBatchPlacer placer({&of_any}, of_any, seed_, sequences_, allowance_);
+  absl::StatusOr<MiniBatchPlacement> any = placer.Place(k, mini_batch);
+  if (absl::IsCancelled(any.status())) return any;
+  if (any.ok()) {
+    Placement& mixed = any->lead();
+    mixed.whole_slots = true;
+    if (KeepsKinds(*lead_, mixed.microbatches, mixed.slots) &&
+        (!best.ok() || StepTime(*lead_, mixed, allowance_) < StepTime(*lead_, *best, allowance_))) {
+      best = mixed;
+    }
+    if (!best.ok()) {
+      // On the ranks that sequences have then.
+      absl::StatusOr<MiniBatchPlacement> placed =
+          Fill(k, {.shares = std::move(any->shares), .passes = {}});
+      if (placed.ok() || tears) return placed;
+    }
+  }
+  if (!best.ok()) return tears ? any.status() : best.status();
+  MiniBatchPlacement placed{.shares = SharesOf(SequenceLists::Singles(mini_batch),
+                                               RanksOf(*best, mini_batch), lead_->ranks()),
+                            .passes = {}};
+  placed.passes.push_back(*std::move(best));
+  return Fill(k, std::move(placed));
+}
+
 // By the sharding that is asked for, or otherwise.
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceAnywhere(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
   if (!first_.given_ranks().empty()) return PlaceAsGiven(k, mini_batch);
+  if (lead_->keeps_kinds()) return PlaceByKinds(k, mini_batch);
   const Sharding sharding = first_.options().sharding;
   if (sharding == Sharding::kBalanced) {
     return lead_->is_joint() ? PlaceTrees(k, mini_batch) : PlaceBest(k, mini_batch);

@@ -69,6 +69,10 @@ class MiniBatchPlacer {
                                                   std::span<const SequenceIndex> mini_batch) const;
   void AddTreePresets(std::span<const SequenceIndex> mini_batch,
                       std::vector<Placement>& placements) const;
+  absl::StatusOr<MiniBatchPlacement> PlaceByKinds(size_t k,
+                                                  std::span<const SequenceIndex> mini_batch) const;
+  absl::StatusOr<Placement> PlaceKindsApart(size_t k,
+                                            std::span<const SequenceIndex> mini_batch) const;
   absl::StatusOr<MiniBatchPlacement> PlaceAnywhere(size_t k,
                                                    std::span<const SequenceIndex> mini_batch) const;
   std::vector<Placement> PresetsWithLoads(size_t k,

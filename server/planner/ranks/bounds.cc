@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -222,9 +223,43 @@ uint64_t FewestPackedPerRank(const PackItems& items, const BinLimits& limits, ui
   return PerRank(LeastPacked(items, limits, ranks, counts, possible), ranks, counts);
 }
 
+namespace {
+
+// What kinds of their own need beside each other. Where all sequences of a slot are of one kind, no
+// slot serves two kinds, and in lockstep their times add up.
+MiniBatchBounds BoundsOfKinds(const Pass& pass, std::span<const SequenceIndex> mini_batch,
+                              const Placement& placement, const Allowance& allowance) {
+  const Pass of_any = pass.OfOneKind(/*may_be_empty=*/true, pass.counts());
+  MiniBatchBounds bounds = BoundsOf(of_any, mini_batch, placement, allowance);
+  if (pass.options().kinds_per_slot != KindsPerSlot::kAlike) return bounds;
+  std::map<uint32_t, std::vector<SequenceIndex>> kinds;
+  for (const SequenceIndex sequence : mini_batch) {
+    kinds[pass.kinds()[sequence.value()]].push_back(sequence);
+  }
+  const Pass of_one = pass.OfOneKind(/*may_be_empty=*/true, CountRule());
+  Placement any;
+  any.slots = placement.slots;
+  uint64_t slots = 0;
+  Cost time = 0;
+  for (const auto& [kind, own] : kinds) {
+    const MiniBatchBounds of_kind = BoundsOf(of_one, own, any, allowance);
+    slots += of_kind.slots;
+    time += of_kind.step_time;
+  }
+  slots = pass.counts().RoundUp(slots);
+  if (slots > bounds.slots) bounds.slots = bounds.ideal_slots = slots;
+  const bool adds_up =
+      pass.synchronization() == Synchronization::kLockstep && pass.pipeline() == nullptr;
+  if (adds_up) bounds.step_time = std::max(bounds.step_time, time);
+  return bounds;
+}
+
+}  // namespace
+
 MiniBatchBounds BoundsOf(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                          const Placement& placement, const Allowance& allowance) {
   if (pass.sizes_differ()) return BoundsOfGroups(pass, mini_batch, allowance);
+  if (pass.keeps_kinds()) return BoundsOfKinds(pass, mini_batch, placement, allowance);
   const MiniBatchItems items(pass, mini_batch);
   if (pass.prefixes() != nullptr) return BoundsOfTrees(pass, items);
   if (!pass.given_ranks().empty()) {

@@ -55,6 +55,7 @@ ENUMS = {
     "schedule": ("PIPELINE_SCHEDULE", ("one_f_one_b", "interleaved")),
     "balance_on": ("BALANCE_ON", ("tokens", "cost")),
     "sequence_counts": ("EQUAL_COUNTS", ("exact", "within_one")),
+    "kinds_per_slot": ("KINDS_PER_SLOT", ("any", "together", "alike")),
     "groups": ("GROUP_POLICY", ("ignore", "same_mini_batch", "same_rank", "same_microbatch")),
     "synchronization": ("SYNCHRONIZATION", ("lockstep", "accumulated")),
     "effort": ("EFFORT", ("fast", "default", "thorough")),
@@ -368,6 +369,9 @@ class Pass:
     ignore_shared_prefixes: bool = False
     # By name of a load the most that a micro-batch may have of it; of a dealt one a rank of a slot.
     limits: Mapping[str, float] | None = dataclasses.field(default=None, hash=False)
+    # Which of `kinds` run at the same time: "any"; "together", every rank of a slot has a kind other
+    # than 0 or none has; "alike", all of a slot are of one kind.
+    kinds_per_slot: str | None = None
 
     def to_dict(self, place: int = 0) -> dict[str, Any]:
         """The pass as the wire contract has it; errors name it by its place among others."""
@@ -406,6 +410,7 @@ class Pass:
             sharding=enum("sharding", self.sharding),
             order=enum("order", self.order),
             sequence_counts=enum("sequence_counts", self.sequence_counts),
+            kinds_per_slot=enum("kinds_per_slot", self.kinds_per_slot),
             limits=_limits(f"{own}.limits", self.limits) or None,
         )
 

@@ -130,6 +130,10 @@ void AddLoads(uint64_t seed, GeneratedRequest* request) {
   if (options.topology.dynamic_context) return;
   for (PassOptions& pass : options.passes) {
     if (random.Chance(60)) LimitLoads(random, *request, pass);
+    // Satisfiable does not know of kinds.
+    if (request->kinds.empty() || request->lengths.size() <= kMaxSmallSequences) continue;
+    pass.kinds_per_slot = random.OneOf<KindsPerSlot>(
+        {KindsPerSlot::kAny, KindsPerSlot::kTogether, KindsPerSlot::kAlike});
   }
 }
 

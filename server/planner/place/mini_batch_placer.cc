@@ -231,6 +231,10 @@ void MiniBatchPlacer::AddTreePresets(std::span<const SequenceIndex> mini_batch,
 
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceTrees(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
+  if (first_.options().sequence_counts == EqualCounts::kExact &&
+      mini_batch.size() % first_.ranks() != 0) {
+    return SequencesDontDivide(*lead_, mini_batch.size(), lead_->WhereOf(k));
+  }
   const SearchContext context = ContextOf(k, lead_->WhereOf(k));
   std::vector<Placement> others;
   for (const Pass* plain : {lead_->plain(), lead_->without_phases()}) {

@@ -200,13 +200,16 @@ TEST(KindsTest, LargeBatchesKeepThemApartUnderEveryRule) {
       }
       request.options.topology.data_parallel = 8;
       request.options.synchronization = synchronization;
-      request.options.passes = {{.max_tokens_per_microbatch = 16384,
-                                 .min_microbatches = 3,
-                                 .microbatch_count_multiple = 2,
-                                 .kinds_per_slot = rule},
-                                {.name = "log-probabilities",
-                                 .max_tokens_per_microbatch = 32768,
-                                 .kinds_per_slot = rule}};
+      PassOptions pass;
+      pass.max_tokens_per_microbatch = 16384;
+      pass.min_microbatches = 3;
+      pass.microbatch_count_multiple = 2;
+      pass.kinds_per_slot = rule;
+      PassOptions later;
+      later.name = "log-probabilities";
+      later.max_tokens_per_microbatch = 32768;
+      later.kinds_per_slot = rule;
+      request.options.passes = {pass, later};
       const auto plan = testing::MakeCheckedPlan(request.manifest(), request.options);
       ASSERT_TRUE(plan.ok()) << plan.status();
       const PlanMetrics& metrics = plan->passes[0].metrics;
@@ -220,11 +223,12 @@ TEST(KindsTest, TooFewOfAKindAreRefusedWithTheirNumber) {
   request.lengths = {5, 6, 7, 8, 9};
   request.kinds = {0, 0, 0, 0, 4};
   request.options.topology.data_parallel = 2;
-  request.options.passes = {
-      {.max_tokens_per_microbatch = 20, .kinds_per_slot = KindsPerSlot::kAlike}};
+  PassOptions& pass = request.options.passes.emplace_back();
+  pass.max_tokens_per_microbatch = 20;
+  pass.kinds_per_slot = KindsPerSlot::kAlike;
   const auto plan = MakePlan(request.manifest(), request.options);
   EXPECT_THAT(std::string(plan.status().message()), HasSubstr("1 sequences of kind 4"));
-  request.options.passes[0].kinds_per_slot = KindsPerSlot::kTogether;
+  pass.kinds_per_slot = KindsPerSlot::kTogether;
   EXPECT_THAT(std::string(MakePlan(request.manifest(), request.options).status().message()),
               HasSubstr("kinds other than 0"));
 }

@@ -238,6 +238,7 @@ TEST(EffortTest, SeveralPassesArePlannedWhereverEachSequenceHasASizeInAll) {
     options.allow_empty_microbatches = true;
     options.overlong = OverlongPolicy::kReject;
     options.mini_batches.size = 0;
+    options.mini_batches.group_count = 0;
     for (ContextExchange& exchange : options.cost_model.exchange) exchange.per_token = 0.1;
     const auto plan = testing::MakeCheckedPlan(request.manifest(), options);
     if (HasFailure()) FAIL() << "seed " << seed << "\n" << request.Describe();

@@ -24,7 +24,7 @@ namespace batchplan::checker {
 namespace {
 
 // What one micro-batch computes.
-struct Work {
+struct RankWork {
   uint64_t true_tokens = 0;
   // Of these, what it computes itself.
   uint64_t laid_tokens = 0;
@@ -79,15 +79,15 @@ GroupDemands GroupOf(const PassUnderCheck& pass, const Microbatch& microbatch) {
   return *std::ranges::find(pass.pass_demands.groups, microbatch.ranks, &GroupDemands::ranks);
 }
 
-Work WorkOf(const PassUnderCheck& pass, const LoadCosts& loads, size_t m,
-            const Microbatch& microbatch) {
+RankWork WorkOf(const PassUnderCheck& pass, const LoadCosts& loads, size_t m,
+                const Microbatch& microbatch) {
   const CostModel& model = pass.request.cost_model;
   const GroupDemands group = GroupOf(pass, microbatch);
   const uint64_t width = pass.plan.row_widths[m];
   const bool padded = pass.options.layout == Layout::kPadded;
   const double budget = static_cast<double>(pass.options.max_tokens_per_microbatch) * group.ranks /
                         pass.request.topology.context_parallel;
-  Work work;
+  RankWork work;
   work.over_budget = static_cast<double>(width) > budget;
   work.capacity = work.over_budget ? static_cast<double>(width) : budget;
   work.cost = model.per_microbatch + loads.InRow(m);
@@ -141,7 +141,7 @@ void AddMiniBatch(const PassUnderCheck& pass, const std::vector<Microbatch>& mic
   timed.reserve(end - begin);
   for (size_t m = begin; m < end; ++m) {
     const Microbatch& microbatch = microbatches[m];
-    const Work work = WorkOf(pass, loads, m, microbatch);
+    const RankWork work = WorkOf(pass, loads, m, microbatch);
     totals.true_tokens += work.true_tokens;
     totals.laid_tokens += work.laid_tokens;
     totals.aligned_tokens += work.aligned_tokens;

@@ -30,7 +30,7 @@ absl::Status CheckValues(absl::string_view where, std::span<const double> values
 }
 
 // Groups that differ in size know tokens alone.
-absl::Status CheckOptions(const PlanOptions& options) {
+absl::Status CheckLoadOptions(const PlanOptions& options) {
   const bool differ = options.topology.dynamic_context.has_value();
   const bool cost = !options.cost_model.loads.empty();
   if (differ && cost) {
@@ -183,7 +183,7 @@ absl::StatusOr<RequestLoads> RequestLoads::Create(const Manifest& manifest,
                      manifest.lengths.size(), " sequences");
   }
   RequestLoads loads;
-  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
+  if (absl::Status status = CheckLoadOptions(options); !status.ok()) return status;
   if (absl::Status status = loads.ReadLoads(manifest); !status.ok()) return status;
   if (absl::Status status = loads.ReadItems(manifest); !status.ok()) return status;
   if (absl::Status status = loads.ReadCosts(options); !status.ok()) return status;

@@ -116,6 +116,10 @@ class Pass {
   bool same_widths() const { return same_widths_; }
   // Of the micro-batches of a rank, or of slots.
   const CountRule& counts() const { return counts_; }
+  // What of counts() the pipeline's schedule needs.
+  CountRule schedule_counts() const {
+    return CountRuleOf(*topology_, request_->pipeline, PassOptions());
+  }
   // The order that is asked for; kPipeline with a pipeline alone.
   MicrobatchOrder order() const {
     return options_->order == MicrobatchOrder::kPipeline && pipeline_ == nullptr

@@ -328,7 +328,7 @@ absl::StatusOr<Placement> FillByKinds(const Pass& pass, const SequenceLists& sha
         return NoKindOnRank(pass, rank, own, context.where);
       }
     }
-    const Pass of_one = pass.OfOneKind(/*may_be_empty=*/own.kind == 0, CountRule());
+    const Pass of_one = pass.OfOneKind(/*may_be_empty=*/own.kind == 0, pass.schedule_counts());
     absl::StatusOr<Placement> filled = FillShares(of_one, of_kind, context);
     if (!filled.ok()) return filled;
     placements.push_back(*std::move(filled));

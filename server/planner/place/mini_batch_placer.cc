@@ -110,8 +110,9 @@ absl::StatusOr<Placement> MiniBatchPlacer::PlaceKindsApart(
     return status;
   }
   const auto place = [&](const KindClass& own, uint64_t least) -> absl::StatusOr<Placement> {
-    const Pass of_one =
-        lead_->OfOneKind(/*may_be_empty=*/own.kind == 0, {.minimum = least, .multiple = 1});
+    CountRule counts = lead_->schedule_counts();
+    counts.minimum = least;
+    const Pass of_one = lead_->OfOneKind(/*may_be_empty=*/own.kind == 0, counts);
     const MiniBatchPlacer placer({&of_one}, of_one, seed_, sequences_, allowance_);
     absl::StatusOr<MiniBatchPlacement> placed = placer.Place(k, own.sequences);
     if (!placed.ok()) return placed.status();

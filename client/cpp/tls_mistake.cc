@@ -202,7 +202,7 @@ class Handshake {
 };
 
 // Fills `context` from the files; the mistake in them, or empty.
-std::string Load(const std::optional<TlsOptions>& files, SSL_CTX* context) {
+std::string LoadFiles(const std::optional<TlsOptions>& files, SSL_CTX* context) {
   if (!files.has_value()) return "";
   const TlsOptions& tls = *files;
   const auto wrong = [](const char* field, const std::string& path) {
@@ -260,7 +260,7 @@ absl::Status FindTlsMistake(const std::string& target, const std::optional<TlsOp
   const std::string certificate = tls.has_value() ? tls->certificate : "";
   const SslContext context(SSL_CTX_new(TLS_client_method()), SSL_CTX_free);
   if (context == nullptr) return absl::OkStatus();
-  if (const std::string wrong = Load(tls, context.get()); !wrong.empty()) {
+  if (const std::string wrong = LoadFiles(tls, context.get()); !wrong.empty()) {
     return absl::UnauthenticatedError(wrong);
   }
   absl::Status mistake;

@@ -64,7 +64,9 @@ std::vector<Mistake> LoadMistakes() {
              random.OneOf<OverlongPolicy>({OverlongPolicy::kReject, OverlongPolicy::kTruncate});
          request.loads[0].values[4] = 11;
        }},
-      {"too_large_an_item", "sequence 4 has an item of 11 of load \"images\", but passes[0].limits",
+      {"too_large_an_item",
+       "sequence 4 has items that, dealt to all ranks, leave one with 11 of load \"images\", but "
+       "passes[0].limits",
        [](GeneratedRequest& request, RandomStream&) {
          Loaded(request).limits.push_back({"images", 10});
          request.loads[1].values[8] = 11;

@@ -222,20 +222,14 @@ TEST(HandmadeLoadsTest, ItemsOfWhatIsDroppedAreNowhere) {
                   "is not planned");
 }
 
-TEST(HandmadeLoadsTest, AnItemAboveALimitIsAloneOnItsRank) {
+// What else is in its slot would be dealt with it.
+TEST(HandmadeLoadsTest, AnItemAboveALimitIsNeverAlone) {
   HandmadePlan handmade = FourWithImages();
   handmade.options.overlong = OverlongPolicy::kAlone;
   OptionsOf(handmade).limits = {{"patches", 5}};
   handmade.plan.excluded = {{0, 6, ExclusionReason::kAlone}};
-  HandmadePlan together = handmade;
   handmade.AddPass({{{{{0}, 6}, {{1}, 4}}, {{{2}, 7}, {{3}, 5}}}}, 1);
-  EXPECT_EQ(PassOf(handmade).item_ranks[0].ranks, (std::vector<uint32_t>{0, 1, 1}));
-  ExpectAccepted(handmade);
-  HandmadePlan spoilt = handmade;
-  OptionsOf(spoilt).limits = {{"patches", 4.5}};
-  ExpectViolation(spoilt, "passes[0] slot 0 of mini-batch 0 has 5 of load \"patches\" on rank 1");
-  together.AddPass({{{{{0, 1}, 10}}, {{{2, 3}, 12}}}}, 1);
-  ExpectViolation(together, "passes[0] slot 0 of mini-batch 0 has 6 of load \"patches\" on rank 0");
+  ExpectViolation(handmade, "sequence 0 has more of a dealt load than a limit allows");
 }
 
 TEST(HandmadeLoadsTest, AloneBecauseOfALoadASequenceSharesWithNobody) {

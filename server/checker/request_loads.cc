@@ -188,7 +188,8 @@ absl::StatusOr<RequestLoads> RequestLoads::Create(const Manifest& manifest,
   if (absl::Status status = loads.ReadItems(manifest); !status.ok()) return status;
   if (absl::Status status = loads.ReadCosts(options); !status.ok()) return status;
   if (absl::Status status = loads.ReadLimits(options); !status.ok()) return status;
-  loads.data_parallel_ = options.topology.data_parallel;
+  // There is no plan for no ranks.
+  loads.data_parallel_ = std::max(options.topology.data_parallel, 1u);
   loads.FindInseparable();
   return loads;
 }

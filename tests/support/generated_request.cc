@@ -354,11 +354,6 @@ class RequestGenerator {
       const auto parts = static_cast<uint32_t>(of_counts_.Between(1, 4));
       batching.size = 0;
       batching.group_count = std::max(1u, static_cast<uint32_t>(Members().size()) / parts);
-    } else if (batching.last == LastMiniBatch::kExact) {
-      return;
-    }
-    if (of_counts_.Chance(30)) {
-      batching.max_delay = static_cast<uint32_t>(of_counts_.Between(1, 2));
     }
   }
 

@@ -67,7 +67,6 @@ void ForEachMiniBatch(Sharding sharding, Check check) {
     options.mini_batches.order = Order::kPreserved;
     options.mini_batches.groups = GroupPolicy::kIgnore;
     options.mini_batches.group_count = 0;
-    options.mini_batches.max_delay = 0;
     const auto plan = testing::MakeCheckedPlan(request.manifest(), options);
     if (!plan.ok()) continue;
     const uint32_t ranks = options.topology.data_parallel;

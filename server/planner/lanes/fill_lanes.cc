@@ -45,7 +45,8 @@ class Filler {
       : task_(task),
         targets_(targets),
         lanes_(lanes),
-        quota_(task.ranks, task.equal_counts ? task.items.size() / task.ranks : task.items.size()),
+        quota_(task.ranks, static_cast<int64_t>(task.equal_counts ? task.items.size() / task.ranks
+                                                                  : task.items.size())),
         larger_(task.equal_counts ? task.items.size() % task.ranks : 0) {}
 
   bool Run(std::span<const uint32_t> descending) {

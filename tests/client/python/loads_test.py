@@ -270,3 +270,19 @@ def test_a_pool_refuses_other_loads(arguments, named):
         pool.add("cd", [5, 6], **arguments)
     with pytest.raises(batchplan.InvalidRequest, match="loads is set; a pool has loads alone"):
         pool.take(batchplan.Selection(groups=1), max_tokens=100, loads={"patches": [1, 2]})
+
+
+@pytest.mark.parametrize("rule", ["together", "alike"])
+def test_slots_are_of_one_kind(rule):
+    lengths, kinds = [300, 500, 200, 400] * 16, [0, 1, 0, 2] * 16
+    plan = batchplan.plan(lengths, dp=4, kinds=kinds,
+                          passes=[batchplan.Pass(2048, kinds_per_slot=rule)])
+    for slot in slots_of(plan):
+        of_ranks = [{kinds[i] for i in microbatch.indices} for microbatch in slot]
+        if rule == "alike":
+            assert len(set.union(*of_ranks)) == 1
+        else:
+            assert all(own - {0} for own in of_ranks) or not any(own - {0} for own in of_ranks)
+    with pytest.raises(batchplan.InvalidRequest, match="sequences of kind 1"):
+        batchplan.plan([1, 2, 3], dp=2, kinds=[0, 0, 1],
+                       passes=[batchplan.Pass(16, kinds_per_slot="alike")])

@@ -254,7 +254,7 @@ def test_context_parallel_ranks_exchange_what_the_model_says():
     assert plan.metrics.predicted_step_time == pytest.approx(10 + 60)
 
 
-PASS_FIELDS = {"packer", "rows", "scan", "sharding", "order", "balance_on"}
+PASS_FIELDS = {"packer", "rows", "scan", "sharding", "order", "balance_on", "sequence_counts", "kinds_per_slot"}
 
 
 @pytest.mark.parametrize("field, word", [

@@ -58,6 +58,9 @@ class GlobalBatches:
         if options.get("passes") is not None:
             self._given["passes"] = members("passes", options["passes"], Pass)
         self._rows = packed_rows(lengths)
+        for name in ("loads", "items", "kinds", "prompt_lengths", "shared_prefixes", "shared_with"):
+            if options.get(name) is not None:
+                raise ValueError(f"{name} is set, which samplers do not plan by; plan each global batch by itself")
         # Of packed rows, what a row costs is its length.
         planned, self._options = (lengths, self._given) if self._rows is None else self._rows.planned(self._given)
         whole_dataset = Request(planned, **self._options)  # type: ignore[arg-type]

@@ -257,8 +257,16 @@ constexpr uint64_t kMostForLessEffort = 65536;
 constexpr uint64_t kMostGreedyForLessEffort = kGreedyOnTop / 2;
 constexpr uint64_t kMostWorksForLessEffort = uint64_t{1} << 20;
 
+// Whether loads or kinds have rows searched that PlaceBalanced does not make.
+bool HasLoadsOrKinds(const PlanOptions& options) {
+  return std::ranges::any_of(options.cost_model.loads, &LoadCost::has_phase) ||
+         std::ranges::any_of(options.passes, [](const PassOptions& pass) {
+           return !pass.limits.empty() || pass.kinds_per_slot != KindsPerSlot::kAny;
+         });
+}
+
 // Whether less effort may come to a shorter step. Searches go further with more effort, but not the
-// same way. Without pipelines, groups that differ and shared prefixes, PlaceBalanced
+// same way. Without pipelines, groups that differ, shared prefixes, loads and kinds, PlaceBalanced
 // (place/place.h) has what the least effort finds among its candidates.
 bool MayEndElsewhere(const Manifest& manifest, const PlanOptions& options) {
   const Topology& topology = options.topology;
@@ -266,7 +274,8 @@ bool MayEndElsewhere(const Manifest& manifest, const PlanOptions& options) {
   const uint64_t works =
       sequences * options.passes.size() * topology.pipeline_parallel * topology.virtual_pipeline;
   return (options.effort == Effort::kThorough || topology.pipeline_parallel > 1 ||
-          topology.dynamic_context || !manifest.shared_prefixes.empty()) &&
+          topology.dynamic_context || !manifest.shared_prefixes.empty() ||
+          HasLoadsOrKinds(options)) &&
          sequences <= kMostForLessEffort && works <= kMostWorksForLessEffort &&
          GreedyTicks(sequences, options.passes.size()) <= kMostGreedyForLessEffort;
 }
@@ -298,10 +307,9 @@ void NoteOtherSlots(const PlanOptions& options, const Plan& other, Plan& plan) {
   }
 }
 
-}  // namespace
-
-absl::StatusOr<Plan> PlanWhole(const Manifest& manifest, const PlanOptions& options,
-                               const PassLimits& limits, const Allowance& allowance) {
+// With this effort, and where less may come to a shorter step with that too.
+absl::StatusOr<Plan> PlanNoSlower(const Manifest& manifest, const PlanOptions& options,
+                                  const PassLimits& limits, const Allowance& allowance) {
   if (options.effort == Effort::kFast || !MayEndElsewhere(manifest, options)) {
     return PlanAtEffort(manifest, options, limits, allowance);
   }
@@ -309,13 +317,28 @@ absl::StatusOr<Plan> PlanWhole(const Manifest& manifest, const PlanOptions& opti
   less.effort = LessThan(options.effort);
   const Allowance its_own(std::min(AllowanceOf(less.effort), allowance.left() / 2),
                           allowance.stop(), kReserve / 2);
-  absl::StatusOr<Plan> sooner = PlanWhole(manifest, less, limits, its_own);
+  absl::StatusOr<Plan> sooner = PlanNoSlower(manifest, less, limits, its_own);
   allowance.Spend(its_own.used());
   absl::StatusOr<Plan> plan = PlanAtEffort(manifest, options, limits, allowance);
   if (!sooner.ok() || (!plan.ok() && !absl::IsInvalidArgument(plan.status()))) return plan;
   if (!plan.ok()) return sooner;
   if (TimesOf(options, *sooner) < TimesOf(options, *plan)) std::swap(sooner, plan);
   NoteOtherSlots(options, *sooner, *plan);
+  return plan;
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> PlanWhole(const Manifest& manifest, const PlanOptions& options,
+                               const PassLimits& limits, const Allowance& allowance) {
+  absl::StatusOr<Plan> plan = PlanNoSlower(manifest, options, limits, allowance);
+  // The effort does not decide whether rows within limits are found.
+  PlanOptions more = options;
+  while (absl::IsInvalidArgument(plan.status()) && HasLoadsOrKinds(options) &&
+         more.effort != Effort::kThorough) {
+    more.effort = more.effort == Effort::kFast ? Effort::kDefault : Effort::kThorough;
+    plan = PlanAtEffort(manifest, more, limits, allowance);
+  }
   return plan;
 }
 

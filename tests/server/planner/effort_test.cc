@@ -121,6 +121,16 @@ TEST(EffortTest, NorWhereSequencesSharePrefixes) {
   }
 }
 
+TEST(EffortTest, NorWithLoadsAndKinds) {
+  for (const uint64_t seed : testing::Seeds(300)) {
+    GeneratedRequest request = testing::GenerateRequest(seed);
+    if (seed % 4 == 0) testing::AddSharedPrefixes(seed, &request);
+    testing::AddLoads(seed, &request);
+    ExpectMoreIsNeverSlower(std::move(request), seed);
+    if (HasFatalFailure()) return;
+  }
+}
+
 // The request without dynamic_context whose groups have that one size; none if a pass can't have
 // it.
 std::optional<GeneratedRequest> OfOneSize(const GeneratedRequest& dynamic, uint32_t ranks) {

@@ -70,7 +70,7 @@ void PlanPresetRequests(const std::string& preset, uint64_t count, bool with_loa
   }
   ::testing::Test::RecordProperty("refused", std::to_string(refused));
   std::cout << preset << ": " << refused << " of " << requests << " requests refused\n";
-  EXPECT_LT(refused, with_loads ? requests * 2 / 3 : requests / 2);
+  EXPECT_LT(refused, requests / 2);
 }
 
 TEST_P(PresetRequestsTest, GetAPlanThatKeepsEveryPromiseOrAClearRefusal) {

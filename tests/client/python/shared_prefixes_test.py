@@ -261,5 +261,5 @@ def test_a_pool_refuses_what_it_cannot_share():
 
 def test_a_sampler_refuses_what_its_positions_do_not_say():
     torch = pytest.importorskip("batchplan.torch")
-    with pytest.raises(ValueError, match="prompt_lengths is set; a sampler gives out sequences"):
+    with pytest.raises(ValueError, match="prompt_lengths is set, which samplers do not plan by"):
         torch.BatchSampler([5] * 8, 4, rank=0, group_ids=[0] * 8, prompt_lengths=[2] * 8, **OPTIONS)

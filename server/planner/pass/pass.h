@@ -177,7 +177,7 @@ class Pass {
   Pass OfOneKind(bool may_be_empty, const CountRule& counts) const;
 
   // Whether rows depend on more than the sums of their sequences' tokens and costs, so that
-  // trees/solve_trees.h makes them: prefixes, limits or phases.
+  // rows/solve_rows.h makes them: prefixes, limits or phases.
   bool is_joint() const {
     return options_->layout == Layout::kPacked &&
            (prefixes_ != nullptr || !limits_.empty() || !phases_.empty());

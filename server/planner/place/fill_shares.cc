@@ -24,7 +24,7 @@
 #include "server/planner/ranks/reference_methods.h"
 #include "server/planner/ranks/share_balancer.h"
 #include "server/planner/request/cancellation.h"
-#include "server/planner/trees/solve_trees.h"
+#include "server/planner/rows/solve_rows.h"
 
 namespace batchplan {
 namespace {
@@ -297,7 +297,7 @@ absl::StatusOr<Placement> FillTrees(const Pass& pass, const SequenceLists& share
     return std::move(others.front());
   }
   std::vector<Placement> found =
-      SolveTrees(pass, sequences, rank_of, std::move(others), {}, context);
+      SolveRows(pass, sequences, rank_of, std::move(others), {}, context);
   if (absl::Status status = CheckStop(context.allowance); !status.ok()) return status;
   if (found.empty()) {
     if (!refused.ok()) return refused;

@@ -21,8 +21,8 @@
 #include "server/planner/ranks/shard.h"
 #include "server/planner/request/cancellation.h"
 #include "server/planner/request/seeds.h"
-#include "server/planner/trees/reference_trees.h"
-#include "server/planner/trees/solve_trees.h"
+#include "server/planner/rows/reference_trees.h"
+#include "server/planner/rows/solve_rows.h"
 
 namespace batchplan {
 namespace {
@@ -252,8 +252,8 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceTrees(
   if (lead_->prefixes() != nullptr) AddTreePresets(mini_batch, others);
   std::vector<Placement> found = [&] {
     const Allowance::Part part(allowance_, passes_.size());
-    return SolveTrees(*lead_, mini_batch, {}, std::move(others), PresetsWithLoads(k, mini_batch),
-                      context);
+    return SolveRows(*lead_, mini_batch, {}, std::move(others), PresetsWithLoads(k, mini_batch),
+                     context);
   }();
   if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
   for (Placement& placement : found) {

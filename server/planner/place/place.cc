@@ -14,8 +14,8 @@
 #include "server/planner/ranks/shard.h"
 #include "server/planner/ranks/solve.h"
 #include "server/planner/request/cancellation.h"
-#include "server/planner/trees/reference_trees.h"
-#include "server/planner/trees/solve_trees.h"
+#include "server/planner/rows/reference_trees.h"
+#include "server/planner/rows/solve_rows.h"
 
 namespace batchplan {
 namespace {

@@ -81,7 +81,7 @@ std::vector<PassOptions> ReferenceMethods(const PassOptions& pass, const Topolog
     const bool deals = preset.sharding == Sharding::kDealBins;
     // Groups of several sizes have candidates of their own (place_slots.h).
     if (preset.sharding == Sharding::kMegatronDynamicCp) continue;
-    // Rows of what is shared are made by trees/reference_trees.h.
+    // Rows of what is shared are made by rows/reference_trees.h.
     if (IsOfTrees(preset.sharding)) continue;
     if (preset.sharding == Sharding::kBalanced || preset.layout != pass.layout ||
         (deals && pass.keeps_counts())) {

@@ -1,12 +1,12 @@
 // Runs of items that share much, to be put into rows as a whole.
 
-#ifndef BATCHPLAN_SERVER_PLANNER_TREES_TREE_PIECES_H_
-#define BATCHPLAN_SERVER_PLANNER_TREES_TREE_PIECES_H_
+#ifndef BATCHPLAN_SERVER_PLANNER_ROWS_TREE_PIECES_H_
+#define BATCHPLAN_SERVER_PLANNER_ROWS_TREE_PIECES_H_
 
 #include <cstdint>
 #include <vector>
 
-#include "server/planner/trees/tree_items.h"
+#include "server/planner/rows/row_items.h"
 
 namespace batchplan {
 
@@ -27,8 +27,8 @@ struct PieceLimits {
 
 // The items as pieces that share much inside: whole subtrees, or where these are beyond a limit
 // runs of their branches.
-std::vector<TreePiece> CutIntoPieces(const TreeItems& items, const PieceLimits& limits);
+std::vector<TreePiece> CutIntoPieces(const RowItems& items, const PieceLimits& limits);
 
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_PLANNER_TREES_TREE_PIECES_H_
+#endif  // BATCHPLAN_SERVER_PLANNER_ROWS_TREE_PIECES_H_

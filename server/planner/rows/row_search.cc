@@ -1,4 +1,4 @@
-#include "server/planner/trees/tree_search.h"
+#include "server/planner/rows/row_search.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,6 @@
 #include <span>
 #include <utility>
 
-#include "server/planner/pass/slot_loads.h"
 #include "server/planner/request/seeds.h"
 
 namespace batchplan {
@@ -21,13 +20,6 @@ constexpr uint64_t kTicksAnItem = 200;
 
 // Pairs from one look for a stop to the next.
 constexpr uint64_t kPairsPerLook = 64;
-
-// Of a bin, the items and the runs of items that are tried.
-constexpr uint32_t kMostSingles = 160;
-constexpr size_t kMostRuns = 48;
-
-// How much what all bins cost together counts beside the step: less repeated leaves more room.
-constexpr double kWorkShare = 0.02;
 
 // What a trade may lengthen the step by at first, as a part of a mean row; and the part of the
 // pairs at the end for which it may not.
@@ -43,8 +35,8 @@ constexpr double kExcessWeight = 100;
 constexpr uint64_t kTriesToMend = 64;
 
 // `bin` without its items number out_begin .. out_end - 1 and with others.
-TreeBin Traded(const TreeItems& items, const TreeBin& bin, uint32_t out_begin, uint32_t out_end,
-               std::span<const uint32_t> in) {
+Row Traded(const RowItems& items, const Row& bin, uint32_t out_begin, uint32_t out_end,
+           std::span<const uint32_t> in) {
   std::vector<uint32_t> kept;
   kept.reserve(bin.items.size() + in.size());
   kept.insert(kept.end(), bin.items.begin(), bin.items.begin() + out_begin);
@@ -57,85 +49,8 @@ TreeBin Traded(const TreeItems& items, const TreeBin& bin, uint32_t out_begin, u
 
 }  // namespace
 
-bool DealsWithin(const TreeItems& items, const TreeTerms& terms, std::span<const TreeBin> bins,
-                 uint32_t slot, std::span<const uint32_t> added) {
-  if (terms.dealt_limits_of == nullptr) return true;
-  const Pass& pass = *terms.dealt_limits_of;
-  std::vector<SequenceIndex> sequences;
-  const auto add = [&](uint32_t item) {
-    for (uint32_t i = 0; i < items.count(item); ++i) {
-      sequences.push_back(items.tree()[items.first(item) + i]);
-    }
-  };
-  for (uint32_t rank = 0; rank < terms.ranks; ++rank) {
-    std::ranges::for_each(bins[rank * terms.slots + slot].items, add);
-  }
-  std::ranges::for_each(added, add);
-  return std::ranges::all_of(pass.limits(), [&](const LoadBudget& limit) {
-    if (!limit.dealt) return true;
-    double sum = 0;
-    for (const SequenceIndex sequence : sequences) sum += pass.loads().Of(limit.load, sequence);
-    if (sum > limit.most * terms.ranks) return false;
-    const DealtItems dealt = DealItems(pass.loads(), limit.load, sequences, terms.ranks);
-    return std::ranges::max(dealt.sums) <= limit.most;
-  });
-}
-
-// What the step takes of what it depends on, and a little of all work, if two bins cost `x` and
-// `y`, all else as it is. Under kLockstep they are in slots whose other bins cost up to rest_a and
-// rest_b; else their ranks have as much besides, and other ranks up to rest.
-struct TreeSearch::Outlook {
-  enum Kind { kOneSlot, kTwoSlots, kOneRank, kTwoRanks };
-
-  template <Kind kKind>
-  double As(double x, double y) const {
-    const double work = kWorkShare * (x + y);
-    if constexpr (kKind == kOneSlot) return std::max(std::max(x, y), rest) + work;
-    if constexpr (kKind == kTwoSlots) return std::max(x, rest_a) + std::max(y, rest_b) + work;
-    if constexpr (kKind == kOneRank) return std::max(x + y + rest_a, rest) + work;
-    return std::max(std::max(x + rest_a, y + rest_b), rest) + work;
-  }
-  double Of(double x, double y) const {
-    switch (kind) {
-      case kOneSlot:
-        return As<kOneSlot>(x, y);
-      case kTwoSlots:
-        return As<kTwoSlots>(x, y);
-      case kOneRank:
-        return As<kOneRank>(x, y);
-      case kTwoRanks:
-        return As<kTwoRanks>(x, y);
-    }
-    return 0;
-  }
-  // values[j] = Of(x + added[j], y - removed[j]).
-  template <Kind kKind>
-  void Fill(double x, double y, const double* added, const double* removed, size_t count,
-            double* values) const {
-    for (size_t j = 0; j < count; ++j) values[j] = As<kKind>(x + added[j], y - removed[j]);
-  }
-  void OfAll(double x, double y, const double* added, const double* removed, size_t count,
-             double* values) const {
-    switch (kind) {
-      case kOneSlot:
-        return Fill<kOneSlot>(x, y, added, removed, count, values);
-      case kTwoSlots:
-        return Fill<kTwoSlots>(x, y, added, removed, count, values);
-      case kOneRank:
-        return Fill<kOneRank>(x, y, added, removed, count, values);
-      case kTwoRanks:
-        return Fill<kTwoRanks>(x, y, added, removed, count, values);
-    }
-  }
-
-  Kind kind = kOneSlot;
-  double rest = 0;
-  double rest_a = 0;
-  double rest_b = 0;
-};
-
-TreeSearch::TreeSearch(const TreeItems& items, const TreeTerms& terms, std::vector<TreeBin> bins,
-                       uint64_t seed)
+RowSearch::RowSearch(const RowItems& items, const RowTerms& terms, std::vector<Row> bins,
+                     uint64_t seed)
     : items_(&items),
       terms_(terms),
       bins_(std::move(bins)),
@@ -143,32 +58,33 @@ TreeSearch::TreeSearch(const TreeItems& items, const TreeTerms& terms, std::vect
       order_(bins_.size()),
       place_(bins_.size()),
       sums_(terms.ranks, 0),
-      random_(seed) {
+      random_(seed),
+      finder_(items, terms.may_empty) {
   for (uint32_t bin = 0; bin < bins_.size(); ++bin) {
     for (const uint32_t item : bins_[bin].items) bin_of_[item] = bin;
   }
   CountSequences();
-  for (const TreeBin& bin : bins_) {
+  for (const Row& bin : bins_) {
     excess_weight_ += kExcessWeight * bin.cost / static_cast<double>(bins_.size());
   }
   Regroup();
   best_time_ = time_ = Time();
 }
 
-void TreeSearch::CountSequences() {
+void RowSearch::CountSequences() {
   if (!terms_.keeps_counts) return;
   std::vector<uint64_t> counts(terms_.ranks, 0);
   for (uint32_t bin = 0; bin < bins_.size(); ++bin) counts[RankOf(bin)] += bins_[bin].sequences;
   counts_ = KeptCounts(std::move(counts));
 }
 
-uint64_t TreeSearch::Random(uint64_t below) {
+uint64_t RowSearch::Random(uint64_t below) {
   random_ = MixSeed(random_, 1);
   return random_ % below;
 }
 
 // Sorted by cost, so that bins of a slot are alike: within ranks, where items stay there.
-void TreeSearch::Regroup() {
+void RowSearch::Regroup() {
   if (terms_.synchronization == Synchronization::kAccumulated) {
     std::ranges::fill(sums_, 0);
     for (uint32_t bin = 0; bin < bins_.size(); ++bin) sums_[RankOf(bin)] += bins_[bin].cost;
@@ -202,12 +118,12 @@ void TreeSearch::Regroup() {
   for (uint32_t place = 0; place < order_.size(); ++place) place_[order_[place]] = place;
 }
 
-double TreeSearch::Time() const {
+double RowSearch::Time() const {
   double time = 0;
   const std::span<const SearchedLoad> searched = items_->searched_loads();
   if (!searched.empty()) {
     double excess = 0;
-    for (const TreeBin& bin : bins_) excess += ExcessOf(*items_, bin);
+    for (const Row& bin : bins_) excess += ExcessOf(*items_, bin);
     time += excess_weight_ * excess;
   }
   if (terms_.synchronization == Synchronization::kAccumulated) {
@@ -231,8 +147,8 @@ double TreeSearch::Time() const {
   return time;
 }
 
-bool TreeSearch::keeps_limits() const {
-  for (const TreeBin& bin : bins_) {
+bool RowSearch::keeps_limits() const {
+  for (const Row& bin : bins_) {
     if (ExcessOf(*items_, bin) > 0) return false;
   }
   for (uint32_t slot = 0; slot < terms_.slots; ++slot) {
@@ -241,13 +157,13 @@ bool TreeSearch::keeps_limits() const {
   return true;
 }
 
-bool TreeSearch::DealsWithin(uint32_t slot) const {
+bool RowSearch::DealsWithin(uint32_t slot) const {
   return batchplan::DealsWithin(*items_, terms_, bins_, slot, {});
 }
 
 template <typename CostOf>
-TreeSearch::Outlook TreeSearch::OutlookBy(uint32_t a, uint32_t b, CostOf cost_of) const {
-  Outlook outlook;
+RowOutlook RowSearch::OutlookBy(uint32_t a, uint32_t b, CostOf cost_of) const {
+  RowOutlook outlook;
   const auto rest = [&](size_t slot) {
     double most = 0;
     for (size_t i = slot * terms_.ranks; i < (slot + 1) * terms_.ranks; ++i) {
@@ -257,30 +173,41 @@ TreeSearch::Outlook TreeSearch::OutlookBy(uint32_t a, uint32_t b, CostOf cost_of
   };
   const size_t slot_a = place_[a] / terms_.ranks;
   const size_t slot_b = place_[b] / terms_.ranks;
-  outlook.kind = slot_a == slot_b ? Outlook::kOneSlot : Outlook::kTwoSlots;
+  outlook.kind = slot_a == slot_b ? RowOutlook::kOneSlot : RowOutlook::kTwoSlots;
   outlook.rest = outlook.rest_a = rest(slot_a);
   if (slot_a != slot_b) outlook.rest_b = rest(slot_b);
   return outlook;
 }
 
-TreeSearch::Outlook TreeSearch::OutlookOf(uint32_t a, uint32_t b) const {
-  Outlook outlook;
+RowOutlook RowSearch::OutlookOf(uint32_t a, uint32_t b) const {
+  RowOutlook outlook;
   if (terms_.synchronization == Synchronization::kAccumulated) {
     const uint32_t rank_a = RankOf(a);
     const uint32_t rank_b = RankOf(b);
     for (uint32_t rank = 0; rank < terms_.ranks; ++rank) {
       if (rank != rank_a && rank != rank_b) outlook.rest = std::max(outlook.rest, sums_[rank]);
     }
-    outlook.kind = rank_a == rank_b ? Outlook::kOneRank : Outlook::kTwoRanks;
+    outlook.kind = rank_a == rank_b ? RowOutlook::kOneRank : RowOutlook::kTwoRanks;
     outlook.rest_a = sums_[rank_a] - bins_[a].cost - (rank_a == rank_b ? bins_[b].cost : 0);
     outlook.rest_b = sums_[rank_b] - bins_[b].cost;
     return outlook;
   }
-  return OutlookBy(a, b, [](const TreeBin& bin) { return bin.cost; });
+  return OutlookBy(a, b, [](const Row& bin) { return bin.cost; });
+}
+
+LoadsOutlook RowSearch::LoadsOutlookOf(uint32_t a, uint32_t b) const {
+  const std::span<const SearchedLoad> searched = items_->searched_loads();
+  std::vector<RowOutlook> phases(searched.size());
+  for (size_t load = 0; load < searched.size(); ++load) {
+    const double per_unit = searched[load].per_unit;
+    if (per_unit == 0) continue;
+    phases[load] = OutlookBy(a, b, [&](const Row& bin) { return per_unit * bin.loads[load]; });
+  }
+  return {searched, bins_[a].loads, bins_[b].loads, excess_weight_, std::move(phases)};
 }
 
 // A bin that its slot, or all ranks, wait for; sometimes any.
-uint32_t TreeSearch::PickCostliest() {
+uint32_t RowSearch::PickCostliest() {
   if (excess_ > 0 && Random(2) == 0) {
     const auto first = static_cast<uint32_t>(Random(bins_.size()));
     for (uint32_t i = 0; i < bins_.size(); ++i) {
@@ -315,7 +242,7 @@ uint32_t TreeSearch::PickCostliest() {
 }
 
 // Any other bin, or one that has an item beside one of a's in depth-first order.
-uint32_t TreeSearch::PickOther(uint32_t a) {
+uint32_t RowSearch::PickOther(uint32_t a) {
   if (Random(2) == 0) {
     const std::vector<uint32_t>& own = bins_[a].items;
     const size_t i = Random(own.size());
@@ -332,73 +259,7 @@ uint32_t TreeSearch::PickOther(uint32_t a) {
   return static_cast<uint32_t>(Random(bins_.size()));
 }
 
-// Single items, of large bins some from the offset on, and runs that are whole subtrees of the bin,
-// or halves of these.
-void TreeSearch::ChunksOf(const TreeBin& from, const TreeBin& into, uint64_t offset,
-                          std::vector<Chunk>& chunks) const {
-  const PathCost& cost = items_->path_cost();
-  const auto size = static_cast<uint32_t>(from.items.size());
-  chunks.clear();
-  std::vector<double>& costs = sums_of_costs_;
-  std::vector<uint64_t>& tokens = sums_of_tokens_;
-  costs.assign(1, 0);
-  tokens.assign(1, 0);
-  std::vector<uint32_t> sequences(1, 0);
-  for (uint32_t i = 0; i < size; ++i) {
-    const uint32_t item = from.items[i];
-    costs.push_back(costs[i] + items_->cost(item) - cost(from.commons[i]));
-    tokens.push_back(tokens[i] + items_->tokens(item) - from.commons[i]);
-    sequences.push_back(sequences[i] + items_->count(item));
-  }
-  // Items begin .. end - 1, which share at least as much inside as with those around them.
-  const auto add = [&](uint32_t begin, uint32_t end) {
-    Chunk& chunk = chunks.emplace_back();
-    chunk.begin = begin;
-    chunk.end = end;
-    chunk.sequences = sequences[end] - sequences[begin];
-    const uint32_t before = from.commons[begin];
-    const TreeChange alone = {.tokens = tokens[end] - tokens[begin] + before,
-                              .cost = costs[end] - costs[begin] + cost(before)};
-    chunk.out = {.tokens = alone.tokens - before, .cost = alone.cost - cost(before)};
-    if (end < size) {
-      const uint32_t after = from.commons[end];
-      const uint32_t around = std::min(before, after);
-      chunk.out.tokens -= after - around;
-      chunk.out.cost -= cost(after) - cost(around);
-    }
-    chunk.in = ChangeBy(*items_, into, std::span(from.items).subspan(begin, end - begin), alone);
-  };
-  const uint32_t apart = (size + kMostSingles - 1) / kMostSingles;
-  for (uint32_t i = apart < 2 ? 0 : offset % apart; i < size; i += apart) add(i, i + 1);
-  const size_t most = chunks.size() + kMostRuns;
-  // The runs between places where less is in common.
-  struct Open {
-    uint32_t begin;
-    uint32_t common;
-  };
-  std::vector<Open> open;
-  const auto close = [&](const Open& run, uint32_t end) {
-    const bool is_all = end - run.begin == size && !terms_.may_empty;
-    if (end - run.begin < 2 || is_all || chunks.size() >= most) return;
-    add(run.begin, end);
-    const uint32_t middle = run.begin + (end - run.begin) / 2;
-    if (middle - run.begin >= 2) add(run.begin, middle);
-    if (end - middle >= 2) add(middle, end);
-  };
-  for (uint32_t i = 1; i <= size; ++i) {
-    const uint32_t common = i < size ? from.commons[i] : 0;
-    uint32_t begin = i - 1;
-    while (!open.empty() && open.back().common > common) {
-      begin = open.back().begin;
-      close(open.back(), i);
-      open.pop_back();
-    }
-    if (common > 0 && (open.empty() || open.back().common < common))
-      open.push_back({begin, common});
-  }
-}
-
-void TreeSearch::Put(uint32_t bin, TreeBin content) {
+void RowSearch::Put(uint32_t bin, Row content) {
   if (terms_.synchronization == Synchronization::kAccumulated) {
     sums_[RankOf(bin)] += content.cost - bins_[bin].cost;
   }
@@ -407,7 +268,7 @@ void TreeSearch::Put(uint32_t bin, TreeBin content) {
   since_best_.push_back({bin, std::move(content)});
 }
 
-void TreeSearch::TakeBack(size_t puts) {
+void RowSearch::TakeBack(size_t puts) {
   while (since_best_.size() > puts) {
     Former& former = since_best_.back();
     if (terms_.synchronization == Synchronization::kAccumulated) {
@@ -419,97 +280,15 @@ void TreeSearch::TakeBack(size_t puts) {
   }
 }
 
-void TreeSearch::Undo() {
+void RowSearch::Undo() {
   TakeBack(0);
   CountSequences();
   Regroup();
   best_time_ = time_ = Time();
 }
 
-// What two bins have of searched loads, and what the step takes for it.
-struct TreeSearch::Loads {
-  Loads(const TreeSearch& search, uint32_t a, uint32_t b)
-      : searched(search.items_->searched_loads()),
-        of_a(search.bins_[a].loads),
-        of_b(search.bins_[b].loads),
-        weight(search.excess_weight_) {
-    outlooks.reserve(searched.size());
-    for (size_t load = 0; load < searched.size(); ++load) {
-      const double per_unit = searched[load].per_unit;
-      if (per_unit == 0) {
-        outlooks.emplace_back();
-        continue;
-      }
-      outlooks.push_back(
-          search.OutlookBy(a, b, [&](const TreeBin& bin) { return per_unit * bin.loads[load]; }));
-      const Outlook& outlook = outlooks.back();
-      floor += outlook.kind == Outlook::kOneSlot ? outlook.rest : outlook.rest_a + outlook.rest_b;
-    }
-    excess = Excess(of_a, of_b);
-  }
-
-  bool empty() const { return searched.empty(); }
-
-  double Excess(const LoadSums& x, const LoadSums& y) const {
-    double sum = 0;
-    for (size_t load = 0; load < searched.size(); ++load) {
-      const double most = searched[load].most;
-      if (x[load] > most) sum += x[load] / most - 1;
-      if (y[load] > most) sum += y[load] / most - 1;
-    }
-    return sum;
-  }
-
-  // Infinite where the bins would be further above limits than they are.
-  double Of(const LoadSums& x, const LoadSums& y) const {
-    const double above = Excess(x, y);
-    if (above > excess) return std::numeric_limits<double>::infinity();
-    double value = weight * above;
-    for (size_t load = 0; load < searched.size(); ++load) {
-      const double per_unit = searched[load].per_unit;
-      if (per_unit > 0) value += outlooks[load].Of(per_unit * x[load], per_unit * y[load]);
-    }
-    return value;
-  }
-  double Now() const { return empty() ? 0 : Of(of_a, of_b); }
-  // Where a gives the loads `from_a`, and b `from_b`.
-  double Traded(const double* from_a, const double* from_b) const {
-    LoadSums x = of_a;
-    LoadSums y = of_b;
-    for (size_t load = 0; load < searched.size(); ++load) {
-      const double to_b =
-          (from_a == nullptr ? 0 : from_a[load]) - (from_b == nullptr ? 0 : from_b[load]);
-      x[load] -= to_b;
-      y[load] += to_b;
-    }
-    return Of(x, y);
-  }
-
-  std::span<const SearchedLoad> searched;
-  const LoadSums& of_a;
-  const LoadSums& of_b;
-  double weight;
-  std::vector<Outlook> outlooks;
-  // What phases take whatever the two bins have.
-  double floor = 0;
-  double excess = 0;
-};
-
-// What chunks have of searched loads, one behind the other.
-void TreeSearch::LoadsOf(const TreeBin& bin, std::span<const Chunk> chunks,
-                         std::vector<double>& loads) const {
-  const size_t count = items_->searched_loads().size();
-  loads.assign(chunks.size() * count, 0);
-  for (size_t i = 0; i < chunks.size() && count > 0; ++i) {
-    for (uint32_t k = chunks[i].begin; k < chunks[i].end; ++k) {
-      const std::span<const double> of_item = items_->loads(bin.items[k]);
-      for (size_t load = 0; load < count; ++load) loads[i * count + load] += of_item[load];
-    }
-  }
-}
-
 // Puts the two bins in the place of those numbers; false, and nothing, if a deal does not allow it.
-bool TreeSearch::Take(uint32_t a, uint32_t b, TreeBin new_a, TreeBin new_b) {
+bool RowSearch::Take(uint32_t a, uint32_t b, Row new_a, Row new_b) {
   const size_t before = since_best_.size();
   Put(a, std::move(new_a));
   Put(b, std::move(new_b));
@@ -536,34 +315,34 @@ bool TreeSearch::Take(uint32_t a, uint32_t b, TreeBin new_a, TreeBin new_b) {
 }
 
 // Exchanges two bins of different slots whole, if the step takes less than `limit` for them then.
-bool TreeSearch::TryWhole(uint32_t a, uint32_t b, double limit, const Outlook& outlook,
-                          const Loads& loads) {
-  const TreeBin& of_a = bins_[a];
-  const TreeBin& of_b = bins_[b];
+bool RowSearch::TryWhole(uint32_t a, uint32_t b, double limit, const RowOutlook& outlook,
+                         const LoadsOutlook& loads) {
+  const Row& of_a = bins_[a];
+  const Row& of_b = bins_[b];
   if (a % terms_.slots == b % terms_.slots) return false;
   if (RankOf(a) != RankOf(b) &&
       (terms_.keeps_ranks || (terms_.keeps_counts && of_a.sequences != of_b.sequences))) {
     return false;
   }
   if (outlook.Of(of_b.cost, of_a.cost) + loads.Of(of_b.loads, of_a.loads) >= limit) return false;
-  TreeBin new_a = of_b;
-  TreeBin new_b = of_a;
+  Row new_a = of_b;
+  Row new_b = of_a;
   return Take(a, b, std::move(new_a), std::move(new_b));
 }
 
 // The best of all trades of chunks between two bins; taken if the step is longer by `slack` at
 // most.
-void TreeSearch::Try(uint32_t a, uint32_t b, double slack) {
-  const TreeBin& of_a = bins_[a];
-  const TreeBin& of_b = bins_[b];
-  const uint64_t offset = Random(kMostSingles);
-  ChunksOf(of_a, of_b, offset, chunks_a_);
-  ChunksOf(of_b, of_a, offset, chunks_b_);
-  const Outlook outlook = OutlookOf(a, b);
-  const Loads loads(*this, a, b);
+void RowSearch::Try(uint32_t a, uint32_t b, double slack) {
+  const Row& of_a = bins_[a];
+  const Row& of_b = bins_[b];
+  const uint64_t offset = Random(ChunkFinder::kMostSingles);
+  finder_.Find(of_a, of_b, offset, chunks_a_);
+  finder_.Find(of_b, of_a, offset, chunks_b_);
+  const RowOutlook outlook = OutlookOf(a, b);
+  const LoadsOutlook loads = LoadsOutlookOf(a, b);
   const size_t load_count = loads.searched.size();
-  LoadsOf(of_a, chunks_a_, loads_a_);
-  LoadsOf(of_b, chunks_b_, loads_b_);
+  LoadsOf(*items_, of_a, chunks_a_, loads_a_);
+  LoadsOf(*items_, of_b, chunks_b_, loads_b_);
   const auto loads_of_a = [&](size_t i) { return loads_a_.data() + i * load_count; };
   const auto loads_of_b = [&](size_t j) { return loads_b_.data() + j * load_count; };
   const double now = outlook.Of(of_a.cost, of_b.cost) + loads.Now();
@@ -584,7 +363,7 @@ void TreeSearch::Try(uint32_t a, uint32_t b, double slack) {
     return may_move || counts_.Allow(RankOf(a), RankOf(b), given);
   };
   for (size_t i = 0; i < chunks_a_.size() && may_give; ++i) {
-    const Chunk& out = chunks_a_[i];
+    const RowChunk& out = chunks_a_[i];
     if (!keeps_counts(out.sequences)) continue;
     if (out.sequences == of_a.sequences && !terms_.may_empty) continue;
     if (of_b.tokens + out.in.tokens > terms_.capacity) continue;
@@ -593,7 +372,7 @@ void TreeSearch::Try(uint32_t a, uint32_t b, double slack) {
     if (value < limit) note(i, kNothing, value);
   }
   for (size_t j = 0; j < chunks_b_.size() && may_give; ++j) {
-    const Chunk& out = chunks_b_[j];
+    const RowChunk& out = chunks_b_[j];
     if (!keeps_counts(-int64_t{out.sequences})) continue;
     if (out.sequences == of_b.sequences && !terms_.may_empty) continue;
     if (of_a.tokens + out.in.tokens > terms_.capacity) continue;
@@ -603,13 +382,13 @@ void TreeSearch::Try(uint32_t a, uint32_t b, double slack) {
   }
   added_.clear();
   removed_.clear();
-  for (const Chunk& chunk : chunks_b_) {
+  for (const RowChunk& chunk : chunks_b_) {
     added_.push_back(chunk.in.cost);
     removed_.push_back(chunk.out.cost);
   }
   values_.resize(chunks_b_.size());
   for (size_t i = 0; i < chunks_a_.size(); ++i) {
-    const Chunk& from_a = chunks_a_[i];
+    const RowChunk& from_a = chunks_a_[i];
     outlook.OfAll(of_a.cost - from_a.out.cost, of_b.cost + from_a.in.cost, added_.data(),
                   removed_.data(), values_.size(), values_.data());
     // The best that leaves room, as far as one can tell without looking at what is joined anew.
@@ -617,7 +396,7 @@ void TreeSearch::Try(uint32_t a, uint32_t b, double slack) {
     size_t at = kNothing;
     for (size_t j = 0; j < values_.size(); ++j) {
       if (values_[j] + loads.floor >= least) continue;
-      const Chunk& from_b = chunks_b_[j];
+      const RowChunk& from_b = chunks_b_[j];
       if (!keeps_counts(int64_t{from_a.sequences} - from_b.sequences)) continue;
       if (of_a.tokens - from_a.out.tokens + from_b.in.tokens > terms_.capacity ||
           of_b.tokens - from_b.out.tokens + from_a.in.tokens > terms_.capacity) {
@@ -635,14 +414,14 @@ void TreeSearch::Try(uint32_t a, uint32_t b, double slack) {
   }
   for (size_t k = 0; k < found; ++k) {
     const Trade& trade = best[k];
-    const Chunk none;
-    const Chunk& from_a = trade.a == kNothing ? none : chunks_a_[trade.a];
-    const Chunk& from_b = trade.b == kNothing ? none : chunks_b_[trade.b];
-    TreeBin new_a = Traded(*items_, of_a, from_a.begin, from_a.end,
-                           std::span(of_b.items).subspan(from_b.begin, from_b.end - from_b.begin));
+    const RowChunk none;
+    const RowChunk& from_a = trade.a == kNothing ? none : chunks_a_[trade.a];
+    const RowChunk& from_b = trade.b == kNothing ? none : chunks_b_[trade.b];
+    Row new_a = Traded(*items_, of_a, from_a.begin, from_a.end,
+                       std::span(of_b.items).subspan(from_b.begin, from_b.end - from_b.begin));
     if (!Fits(new_a)) continue;
-    TreeBin new_b = Traded(*items_, of_b, from_b.begin, from_b.end,
-                           std::span(of_a.items).subspan(from_a.begin, from_a.end - from_a.begin));
+    Row new_b = Traded(*items_, of_b, from_b.begin, from_b.end,
+                       std::span(of_a.items).subspan(from_a.begin, from_a.end - from_a.begin));
     if (!Fits(new_b)) continue;
     double value = outlook.Of(new_a.cost, new_b.cost);
     if (!loads.empty()) value += loads.Of(new_a.loads, new_b.loads);
@@ -654,7 +433,7 @@ void TreeSearch::Try(uint32_t a, uint32_t b, double slack) {
   if (terms_.fixed_slots) TryWhole(a, b, limit, outlook, loads);
 }
 
-void TreeSearch::KeepLimits(const Allowance& allowance) {
+void RowSearch::KeepLimits(const Allowance& allowance) {
   for (uint64_t tries = kTriesToMend * bins_.size(); tries > 0; --tries) {
     excess_ = 0;
     uint32_t worst = 0;
@@ -675,7 +454,7 @@ void TreeSearch::KeepLimits(const Allowance& allowance) {
   Undo();
 }
 
-void TreeSearch::Improve(uint64_t pairs, const Allowance& allowance) {
+void RowSearch::Improve(uint64_t pairs, const Allowance& allowance) {
   if (bins_.size() < 2) return;
   const uint64_t ticks = kTicksAPair + kTicksAnItem * 2 * items_->size() / bins_.size();
   SearchSteps steps(allowance, pairs, ticks);

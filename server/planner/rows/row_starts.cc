@@ -1,4 +1,4 @@
-#include "server/planner/trees/tree_starts.h"
+#include "server/planner/rows/row_starts.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -30,7 +30,7 @@ constexpr size_t kPiecesPerLook = 1024;
 // Bins that are looked at for one with room, before the one that has most.
 constexpr int kMostLooks = 64;
 
-double CostOf(const TreeItems& items, const TreePiece& piece) {
+double CostOf(const RowItems& items, const TreePiece& piece) {
   std::vector<uint32_t> own(piece.count);
   std::iota(own.begin(), own.end(), piece.first);
   return BinOf(items, std::move(own)).cost;
@@ -38,8 +38,7 @@ double CostOf(const TreeItems& items, const TreePiece& piece) {
 
 // By which pieces are put first: what they cost, or where loads are limited and few tokens are
 // looked for, the greatest part that they take of what a bin may have.
-double SizeOf(const TreeItems& items, const TreeTerms& terms, PieceChoice choice,
-              const TreeBin& piece) {
+double SizeOf(const RowItems& items, const RowTerms& terms, PieceChoice choice, const Row& piece) {
   const std::span<const SearchedLoad> searched = items.searched_loads();
   if (choice != PieceChoice::kFewestTokens || searched.empty()) return CostWithPhases(items, piece);
   double size = static_cast<double>(piece.tokens) / static_cast<double>(terms.capacity);
@@ -50,7 +49,7 @@ double SizeOf(const TreeItems& items, const TreeTerms& terms, PieceChoice choice
 }
 
 // Halves the costliest pieces until there are so many; false if there are too few items.
-bool HalveUpTo(const TreeItems& items, size_t count, std::vector<TreePiece>& pieces) {
+bool HalveUpTo(const RowItems& items, size_t count, std::vector<TreePiece>& pieces) {
   std::set<std::pair<double, size_t>> by_cost;
   const auto enter = [&](size_t piece) {
     if (pieces[piece].count > 1) by_cost.emplace(CostOf(items, pieces[piece]), piece);
@@ -73,14 +72,14 @@ bool HalveUpTo(const TreeItems& items, size_t count, std::vector<TreePiece>& pie
 // Pieces as what bins of items that share nothing are made of: all without what every item has in
 // common, which each bin has once.
 struct PackedPieces {
-  PackedPieces(const Pass& pass, const TreeItems& all, std::span<const TreePiece> pieces) {
+  PackedPieces(const Pass& pass, const RowItems& all, std::span<const TreePiece> pieces) {
     const uint32_t common = all.size() == 1 ? 0 : all.Common(0, all.size() - 1);
     limits = {.capacity = pass.bin_limits().capacity - common,
               .max_sequences = pass.bin_limits().max_sequences};
     for (const TreePiece& piece : pieces) {
       std::vector<uint32_t> own(piece.count);
       std::iota(own.begin(), own.end(), piece.first);
-      const TreeBin alone = BinOf(all, std::move(own));
+      const Row alone = BinOf(all, std::move(own));
       // What runs alone fills a bin.
       const uint64_t tokens = std::min<uint64_t>(alone.tokens - common, limits.capacity);
       items.lengths.push_back(static_cast<uint32_t>(std::max<uint64_t>(tokens, 1)));
@@ -114,7 +113,7 @@ struct PackedPieces {
 // Bins that pieces are put into.
 class PieceFiller {
  public:
-  PieceFiller(const TreeItems& items, const TreeTerms& terms, PieceChoice choice,
+  PieceFiller(const RowItems& items, const RowTerms& terms, PieceChoice choice,
               std::span<const uint32_t> rank_of)
       : items_(items),
         terms_(terms),
@@ -133,8 +132,8 @@ class PieceFiller {
   bool Put(const TreePiece& piece) {
     std::vector<uint32_t> added(piece.count);
     std::iota(added.begin(), added.end(), piece.first);
-    const TreeBin alone = BinOf(items_, added);
-    const TreeChange of_piece = {.tokens = alone.tokens, .cost = alone.cost};
+    const Row alone = BinOf(items_, added);
+    const RowChange of_piece = {.tokens = alone.tokens, .cost = alone.cost};
     uint32_t best = kNone;
     std::pair<double, double> least;
     const auto look = [&](uint32_t bin) {
@@ -146,7 +145,7 @@ class PieceFiller {
       // What runs alone may be above limits.
       const bool may_be_above = bins_[bin].items.empty() && piece.count == 1;
       if (!may_be_above && !HasRoomForLoads(items_, bins_[bin], alone.loads)) return false;
-      const TreeChange change = ChangeBy(items_, bins_[bin], added, of_piece);
+      const RowChange change = ChangeBy(items_, bins_[bin], added, of_piece);
       const uint64_t tokens = bins_[bin].tokens + change.tokens;
       const bool fits = tokens <= terms_.capacity || (bins_[bin].items.empty() && piece.count == 1);
       if (!fits || !DealsWithin(items_, terms_, bins_, bin % terms_.slots, added)) return false;
@@ -229,7 +228,7 @@ class PieceFiller {
     return true;
   }
 
-  std::vector<TreeBin> Take() { return std::move(bins_); }
+  std::vector<Row> Take() { return std::move(bins_); }
 
  private:
   bool accumulates() const { return terms_.synchronization == Synchronization::kAccumulated; }
@@ -269,11 +268,11 @@ class PieceFiller {
     for (uint32_t other = first; other < end; ++other) Enter(other);
   }
 
-  const TreeItems& items_;
-  const TreeTerms& terms_;
+  const RowItems& items_;
+  const RowTerms& terms_;
   const PieceChoice choice_;
   const std::span<const uint32_t> rank_of_;
-  std::vector<TreeBin> bins_;
+  std::vector<Row> bins_;
   std::vector<double> sums_;
   // Sequences of each rank, and whether they are to be equal.
   std::vector<uint64_t> counts_;
@@ -289,16 +288,16 @@ class PieceFiller {
 
 }  // namespace
 
-uint64_t SlotsOf(const Pass& pass, const TreeItems& items, std::span<const TreePiece> pieces) {
+uint64_t SlotsOf(const Pass& pass, const RowItems& items, std::span<const TreePiece> pieces) {
   const PackedPieces packed(pass, items, pieces);
   const size_t bins = PackBestFitDecreasing(packed.items.ForPacking(), packed.limits).size();
   return pass.counts().RoundUp((bins + pass.ranks() - 1) / pass.ranks());
 }
 
-std::optional<std::vector<TreeBin>> BalancePieces(const Pass& pass, const TreeItems& items,
-                                                  const TreeTerms& terms,
-                                                  std::span<const TreePiece> pieces,
-                                                  const Allowance& allowance) {
+std::optional<std::vector<Row>> BalancePieces(const Pass& pass, const RowItems& items,
+                                              const RowTerms& terms,
+                                              std::span<const TreePiece> pieces,
+                                              const Allowance& allowance) {
   const size_t count = size_t{terms.ranks} * terms.slots;
   std::vector<TreePiece> enough;
   if (pieces.size() < count && !terms.may_empty) {
@@ -327,7 +326,7 @@ std::optional<std::vector<TreeBin>> BalancePieces(const Pass& pass, const TreeIt
     bins = BalanceAccumulated(packed, limits, terms.ranks, terms.slots, *start, pass.effort(),
                               allowance);
   }
-  std::vector<TreeBin> result;
+  std::vector<Row> result;
   for (size_t bin = 0; bin < bins.size(); ++bin) {
     std::vector<uint32_t> own;
     for (const uint32_t piece : bins[bin]) {
@@ -340,11 +339,11 @@ std::optional<std::vector<TreeBin>> BalancePieces(const Pass& pass, const TreeIt
   return result;
 }
 
-std::optional<std::vector<TreeBin>> FillWithPieces(const TreeItems& items, const TreeTerms& terms,
-                                                   std::span<const TreePiece> pieces,
-                                                   PieceChoice choice,
-                                                   std::span<const uint32_t> rank_of,
-                                                   const Allowance& allowance) {
+std::optional<std::vector<Row>> FillWithPieces(const RowItems& items, const RowTerms& terms,
+                                               std::span<const TreePiece> pieces,
+                                               PieceChoice choice,
+                                               std::span<const uint32_t> rank_of,
+                                               const Allowance& allowance) {
   // Where ranks are given, pieces end where the rank does.
   std::vector<std::pair<double, TreePiece>> by_cost;
   for (const TreePiece& piece : pieces) {
@@ -372,7 +371,7 @@ std::optional<std::vector<TreeBin>> FillWithPieces(const TreeItems& items, const
   return filler.Take();
 }
 
-std::optional<std::vector<TreeBin>> CutIntoRuns(const TreeItems& items, const TreeTerms& terms) {
+std::optional<std::vector<Row>> CutIntoRuns(const RowItems& items, const RowTerms& terms) {
   const size_t bins = size_t{terms.ranks} * terms.slots;
   if (items.size() < bins) return std::nullopt;
   std::vector<uint32_t> ends;
@@ -410,7 +409,7 @@ std::optional<std::vector<TreeBin>> CutIntoRuns(const TreeItems& items, const Tr
     (cut(middle) ? high : low) = middle;
   }
   cut(high);
-  std::vector<TreeBin> result;
+  std::vector<Row> result;
   uint32_t begin = 0;
   // As many runs as bins: the longest are halved.
   std::vector<std::pair<uint32_t, uint32_t>> runs;

@@ -1,4 +1,4 @@
-#include "server/planner/trees/tree_search.h"
+#include "server/planner/rows/row_search.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "server/planner/pass/mini_batch_tree.h"
-#include "server/planner/trees/reference_trees.h"
-#include "server/planner/trees/tree_starts.h"
-#include "tests/server/planner/trees/forest_pass.h"
+#include "server/planner/rows/reference_trees.h"
+#include "server/planner/rows/row_starts.h"
+#include "tests/server/planner/rows/forest_pass.h"
 
 namespace batchplan {
 namespace {
@@ -21,28 +21,28 @@ using ::testing::ElementsAre;
 using testing::ForestPass;
 using testing::RandomStream;
 
-TEST(TreeSearchTest, KeepsEveryItemAndLimitAndIsNeverSlower) {
+TEST(RowSearchTest, KeepsEveryItemAndLimitAndIsNeverSlower) {
   uint64_t shorter = 0;
   for (const uint64_t seed : testing::Seeds(200)) {
     ForestPass forest = testing::RandomForest(seed);
     const Pass pass = forest.Create();
     const MiniBatchTree tree(pass, forest.sequences);
-    const std::optional<TreeItems> items = TreeItems::Create(pass, tree);
+    const std::optional<RowItems> items = RowItems::Create(pass, tree);
     ASSERT_TRUE(items);
     RandomStream random(seed);
-    TreeTerms terms = {.synchronization = random.OneOf<Synchronization>(
-                           {Synchronization::kLockstep, Synchronization::kAccumulated}),
-                       .ranks = pass.ranks(),
-                       .slots = static_cast<uint32_t>(random.Between(1, 12)),
-                       .capacity = pass.bin_limits().capacity,
-                       .max_sequences = random.OneOf<uint32_t>({4, UINT32_MAX}),
-                       .keeps_ranks = random.Chance(30),
-                       .keeps_counts = random.Chance(30),
-                       .may_empty = random.Chance(30)};
+    RowTerms terms = {.synchronization = random.OneOf<Synchronization>(
+                          {Synchronization::kLockstep, Synchronization::kAccumulated}),
+                      .ranks = pass.ranks(),
+                      .slots = static_cast<uint32_t>(random.Between(1, 12)),
+                      .capacity = pass.bin_limits().capacity,
+                      .max_sequences = random.OneOf<uint32_t>({4, UINT32_MAX}),
+                      .keeps_ranks = random.Chance(30),
+                      .keeps_counts = random.Chance(30),
+                      .may_empty = random.Chance(30)};
     std::vector<TreePiece> pieces;
     for (uint32_t item = 0; item < items->size(); ++item) pieces.push_back({item, 1});
     const bool counts = std::exchange(terms.keeps_counts, false);
-    std::optional<std::vector<TreeBin>> start =
+    std::optional<std::vector<Row>> start =
         FillWithPieces(*items, terms, pieces, PieceChoice::kCheapest, {}, {});
     terms.keeps_counts = counts;
     if (!start) continue;
@@ -55,14 +55,14 @@ TEST(TreeSearchTest, KeepsEveryItemAndLimitAndIsNeverSlower) {
     // Counts stay, or where they differ by one at most, they still do.
     const std::vector<int64_t> counts_before = count_of;
     const auto [fewest, most] = std::ranges::minmax(counts_before);
-    TreeSearch search(*items, terms, *std::move(start), seed);
+    RowSearch search(*items, terms, *std::move(start), seed);
     const double before = search.time();
     search.Improve(300, {});
     EXPECT_LE(search.time(), before);
     shorter += search.time() < before ? 1 : 0;
     std::vector<uint32_t> found;
     for (uint32_t bin = 0; bin < search.bins().size(); ++bin) {
-      const TreeBin& own = search.bins()[bin];
+      const Row& own = search.bins()[bin];
       EXPECT_EQ(own.tokens, BinOf(*items, own.items).tokens);
       EXPECT_LE(own.tokens, terms.capacity);
       EXPECT_LE(own.sequences, terms.max_sequences);

@@ -1,4 +1,4 @@
-#include "server/planner/trees/tree_items.h"
+#include "server/planner/rows/row_items.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,9 @@
 
 #include "server/planner/pass/mini_batch_tree.h"
 #include "server/planner/pass/subtrees.h"
-#include "server/planner/trees/tree_pieces.h"
-#include "tests/server/planner/trees/forest_pass.h"
+#include "server/planner/rows/row.h"
+#include "server/planner/rows/tree_pieces.h"
+#include "tests/server/planner/rows/forest_pass.h"
 
 namespace batchplan {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 using testing::ForestPass;
 using testing::RandomStream;
 
-void ExpectAlike(const TreeBin& bin, const TreeBin& expected) {
+void ExpectAlike(const Row& bin, const Row& expected) {
   EXPECT_EQ(bin.items, expected.items);
   EXPECT_EQ(bin.commons, expected.commons);
   EXPECT_EQ(bin.tokens, expected.tokens);
@@ -34,7 +35,7 @@ struct Split {
   std::vector<uint32_t> both;
 };
 
-Split RandomSplit(const TreeItems& items, RandomStream& random) {
+Split RandomSplit(const RowItems& items, RandomStream& random) {
   Split split;
   const auto first = static_cast<uint32_t>(random.Between(0, items.size() - 1));
   const auto end = static_cast<uint32_t>(random.Between(first + 1, items.size()));
@@ -52,17 +53,17 @@ Split RandomSplit(const TreeItems& items, RandomStream& random) {
   return split;
 }
 
-TEST(TreeItemsTest, AddUpToTheTokensAndCostsOfRows) {
+TEST(RowItemsTest, AddUpToTheTokensAndCostsOfRows) {
   for (const uint64_t seed : testing::Seeds(100)) {
     ForestPass forest = testing::RandomForest(seed);
     const Pass pass = forest.Create();
     if (pass.prefixes() == nullptr) continue;
     const MiniBatchTree tree(pass, forest.sequences);
-    const std::optional<TreeItems> items = TreeItems::Create(pass, tree);
+    const std::optional<RowItems> items = RowItems::Create(pass, tree);
     ASSERT_TRUE(items);
     std::vector<uint32_t> all(items->size());
     std::iota(all.begin(), all.end(), 0u);
-    const TreeBin bin = BinOf(*items, all);
+    const Row bin = BinOf(*items, all);
     std::vector<SequenceIndex> row;
     for (uint32_t leaf = 0; leaf < tree.size(); ++leaf) row.push_back(tree[leaf]);
     EXPECT_EQ(bin.tokens, forest.shared.TokensOf(row, forest.lengths));
@@ -71,19 +72,19 @@ TEST(TreeItemsTest, AddUpToTheTokensAndCostsOfRows) {
   }
 }
 
-TEST(TreeItemsTest, ChangeAsTheyAreAdded) {
+TEST(RowItemsTest, ChangeAsTheyAreAdded) {
   for (const uint64_t seed : testing::Seeds(400)) {
     ForestPass forest = testing::RandomForest(seed);
     const Pass pass = forest.Create();
     const MiniBatchTree tree(pass, forest.sequences);
-    const std::optional<TreeItems> items = TreeItems::Create(pass, tree);
+    const std::optional<RowItems> items = RowItems::Create(pass, tree);
     ASSERT_TRUE(items);
     RandomStream random(seed);
     const Split split = RandomSplit(*items, random);
-    TreeBin bin = BinOf(*items, split.bin);
-    const TreeBin alone = BinOf(*items, split.added);
-    const TreeBin both = BinOf(*items, split.both);
-    const TreeChange change =
+    Row bin = BinOf(*items, split.bin);
+    const Row alone = BinOf(*items, split.added);
+    const Row both = BinOf(*items, split.both);
+    const RowChange change =
         ChangeBy(*items, bin, split.added, {.tokens = alone.tokens, .cost = alone.cost});
     EXPECT_EQ(bin.tokens + change.tokens, both.tokens);
     EXPECT_NEAR(bin.cost + change.cost, both.cost, 1e-6);
@@ -98,7 +99,7 @@ TEST(TreePiecesTest, HaveEveryItemOnceWithinTheLimits) {
     ForestPass forest = testing::RandomForest(seed);
     const Pass pass = forest.Create();
     const MiniBatchTree tree(pass, forest.sequences);
-    const std::optional<TreeItems> items = TreeItems::Create(pass, tree);
+    const std::optional<RowItems> items = RowItems::Create(pass, tree);
     ASSERT_TRUE(items);
     RandomStream random(seed);
     const PieceLimits limits = {.tokens = random.Between(400, 900),
@@ -112,7 +113,7 @@ TEST(TreePiecesTest, HaveEveryItemOnceWithinTheLimits) {
       if (piece.count == 1) continue;
       std::vector<uint32_t> own(piece.count);
       std::iota(own.begin(), own.end(), piece.first);
-      const TreeBin bin = BinOf(*items, own);
+      const Row bin = BinOf(*items, own);
       EXPECT_LE(bin.tokens, limits.tokens);
       EXPECT_LE(bin.sequences, limits.sequences);
       EXPECT_LE(bin.cost, limits.cost * (1 + 1e-9));

@@ -1,7 +1,7 @@
 // The balanced solver where sequences share: ranks, slots and rows together.
 
-#ifndef BATCHPLAN_SERVER_PLANNER_TREES_SOLVE_TREES_H_
-#define BATCHPLAN_SERVER_PLANNER_TREES_SOLVE_TREES_H_
+#ifndef BATCHPLAN_SERVER_PLANNER_ROWS_SOLVE_ROWS_H_
+#define BATCHPLAN_SERVER_PLANNER_ROWS_SOLVE_ROWS_H_
 
 #include <cstdint>
 #include <span>
@@ -18,16 +18,16 @@ namespace batchplan {
 // `presets`, which are placements of them too: by predicted step time, the shortest first. Subtrees
 // are put into rows whole, or in pieces of several sizes, for the fewest slots and a few more; the
 // best of these and of `others` are improved by moving and exchanging subtrees and sequences
-// between rows (tree_search.h). Where `rank_of`, by place in `sequences`, is not empty, sequences
+// between rows (row_search.h). Where `rank_of`, by place in `sequences`, is not empty, sequences
 // stay on these ranks. Those of `others` and `presets` that keep the limits of loads stay in the
 // answer.
-std::vector<Placement> SolveTrees(const Pass& pass, std::span<const SequenceIndex> sequences,
-                                  std::span<const uint32_t> rank_of, std::vector<Placement> others,
-                                  std::vector<Placement> presets, const SearchContext& context);
+std::vector<Placement> SolveRows(const Pass& pass, std::span<const SequenceIndex> sequences,
+                                 std::span<const uint32_t> rank_of, std::vector<Placement> others,
+                                 std::vector<Placement> presets, const SearchContext& context);
 
 // The ranks that a placement gives its sequences, in the order of `sequences`.
 std::vector<uint32_t> RanksOf(const Placement& placement, std::span<const SequenceIndex> sequences);
 
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_PLANNER_TREES_SOLVE_TREES_H_
+#endif  // BATCHPLAN_SERVER_PLANNER_ROWS_SOLVE_ROWS_H_

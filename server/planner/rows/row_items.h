@@ -1,7 +1,7 @@
 // What a mini-batch's sequences cost and share, for searches that move them between rows.
 
-#ifndef BATCHPLAN_SERVER_PLANNER_TREES_TREE_ITEMS_H_
-#define BATCHPLAN_SERVER_PLANNER_TREES_TREE_ITEMS_H_
+#ifndef BATCHPLAN_SERVER_PLANNER_ROWS_ROW_ITEMS_H_
+#define BATCHPLAN_SERVER_PLANNER_ROWS_ROW_ITEMS_H_
 
 #include <algorithm>
 #include <array>
@@ -55,10 +55,10 @@ using LoadSums = std::array<double, kMaxLoads>;
 // Sorted items i1 < i2 < ... of a row have tokens(i1) + tokens(i2) - Common(i1, i2) + ... tokens,
 // and cost as much less by c(Common(i1, i2)), so that adding one changes what its two neighbours
 // say.
-class TreeItems {
+class RowItems {
  public:
   // Nothing if leaves of a group that stays together have others between them. Views the tree.
-  static std::optional<TreeItems> Create(const Pass& pass, const MiniBatchTree& tree);
+  static std::optional<RowItems> Create(const Pass& pass, const MiniBatchTree& tree);
 
   uint32_t size() const { return static_cast<uint32_t>(tokens_.size()); }
   const MiniBatchTree& tree() const { return *tree_; }
@@ -83,7 +83,7 @@ class TreeItems {
   bool shares() const { return shares_; }
 
  private:
-  TreeItems(const Pass& pass, const MiniBatchTree& tree)
+  RowItems(const Pass& pass, const MiniBatchTree& tree)
       : tree_(&tree), shares_(pass.prefixes() != nullptr), path_cost_(pass) {}
 
   void AddLoads(const Pass& pass);
@@ -99,45 +99,6 @@ class TreeItems {
   std::vector<bool> above_;
 };
 
-// The items of one row, ascending, and what they add up to.
-struct TreeBin {
-  std::vector<uint32_t> items;
-  // Of each item and the one before it; 0 of the first.
-  std::vector<uint32_t> commons;
-  uint64_t tokens = 0;
-  uint32_t sequences = 0;
-  // Without the fixed cost of a micro-batch, and without phases.
-  double cost = 0;
-  LoadSums loads = {};
-};
-
-// What the bin takes with its phases.
-double CostWithPhases(const TreeItems& items, const TreeBin& bin);
-
-// By how much the bin is above limits of loads, in parts of these; what runs alone is not.
-double ExcessOf(const TreeItems& items, const TreeBin& bin);
-
-// Whether the bin has room for so much of the searched loads.
-bool HasRoomForLoads(const TreeItems& items, const TreeBin& bin, std::span<const double> added);
-
-TreeBin BinOf(const TreeItems& items, std::vector<uint32_t> ascending);
-
-// Adds items, ascending and none of them in the bin. In the time of moving what stands behind them,
-// unless items of the bin stand between them.
-void AddTo(const TreeItems& items, std::span<const uint32_t> added, TreeBin& bin);
-
-// What items that follow each other in a bin, or stand by themselves, add to another bin, or take
-// from their own.
-struct TreeChange {
-  uint64_t tokens = 0;
-  double cost = 0;
-};
-
-// What `added`, ascending and none of them in the bin, brings. `alone` is what these items have in
-// a row of their own.
-TreeChange ChangeBy(const TreeItems& items, const TreeBin& bin, std::span<const uint32_t> added,
-                    const TreeChange& alone);
-
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_PLANNER_TREES_TREE_ITEMS_H_
+#endif  // BATCHPLAN_SERVER_PLANNER_ROWS_ROW_ITEMS_H_

@@ -1,93 +1,25 @@
-#include "server/planner/trees/tree_items.h"
+#include "server/planner/rows/row.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
-#include <limits>
+#include <span>
 #include <utility>
+#include <vector>
+
+#include "server/planner/rows/row_items.h"
 
 namespace batchplan {
 
-PathCost::PathCost(const Pass& pass) {
-  const CostModel& model = pass.cost_model();
-  const uint32_t ranks = pass.topology().context_parallel;
-  // Where rows are whole, a token costs the same whether it is laid or not.
-  linear = pass.rows_are_whole() ? 0 : model.per_token / ranks;
-  squared = model.per_token_squared / ranks;
-  exchange = ExchangePerToken(model, ranks);
-  overlaps = model.exchange_overlaps;
-  per_sequence = model.per_sequence;
-  per_microbatch = model.per_microbatch;
-  if (pass.rows_are_whole()) per_microbatch += model.per_token / ranks * pass.bin_limits().capacity;
-}
-
-std::optional<TreeItems> TreeItems::Create(const Pass& pass, const MiniBatchTree& tree) {
-  TreeItems items(pass, tree);
-  const bool whole_groups = pass.groups_keep_microbatch();
-  std::vector<bool> ended(whole_groups ? pass.groups().size() : 0, false);
-  for (uint32_t leaf = 0; leaf < tree.size(); ++leaf) {
-    const uint32_t common = tree.common(leaf);
-    const double cost = items.path_cost_(tree.length(leaf)) + items.path_cost_.per_sequence +
-                        pass.cost().ToUnits(pass.OfLoads(tree[leaf]));
-    if (whole_groups) {
-      const uint32_t group = pass.groups()[tree[leaf]];
-      if (leaf > 0 && pass.groups()[tree[leaf - 1]] == group) {
-        items.tokens_.back() += tree.length(leaf) - common;
-        items.costs_.back() += cost - items.path_cost_(common);
-        continue;
-      }
-      if (ended[group]) return std::nullopt;
-      ended[group] = true;
-    }
-    items.first_.push_back(leaf);
-    items.tokens_.push_back(tree.length(leaf));
-    items.costs_.push_back(cost);
-  }
-  items.first_.push_back(tree.size());
-  items.AddLoads(pass);
-  return items;
-}
-
-void TreeItems::AddLoads(const Pass& pass) {
-  constexpr double kNoLimit = std::numeric_limits<double>::infinity();
-  const auto searched = [&](size_t load) -> SearchedLoad& {
-    const auto found = std::ranges::find(searched_, load, &SearchedLoad::load);
-    if (found != searched_.end()) return *found;
-    return searched_.emplace_back(SearchedLoad{.load = load, .most = kNoLimit, .per_unit = 0});
-  };
-  for (const LoadBudget& limit : pass.limits()) {
-    if (!limit.dealt) searched(limit.load).most = limit.most;
-  }
-  for (const LoadPhase& phase : pass.phases()) {
-    if (!phase.dealt) searched(phase.load).per_unit = phase.per_unit;
-  }
-  for (uint32_t item = 0; item < size() && !searched_.empty(); ++item) {
-    for (const SearchedLoad& load : searched_) {
-      double sum = 0;
-      for (uint32_t i = 0; i < count(item); ++i) {
-        sum += pass.loads().Of(load.load, (*tree_)[first_[item] + i]);
-      }
-      loads_.push_back(sum);
-    }
-  }
-  if (pass.limits().empty()) return;
-  above_.assign(size(), false);
-  for (uint32_t item = 0; item < size(); ++item) {
-    above_[item] = count(item) == 1 && pass.RunsAlone((*tree_)[first_[item]]);
-    // Nothing has room beside it.
-    if (above_[item]) {
-      tokens_[item] = std::max(tokens_[item], uint64_t{pass.bin_limits().capacity} + 1);
-    }
-  }
-}
-
-double CostWithPhases(const TreeItems& items, const TreeBin& bin) {
+double CostWithPhases(const RowItems& items, const Row& bin) {
   double cost = bin.cost;
   const std::span<const SearchedLoad> searched = items.searched_loads();
   for (size_t i = 0; i < searched.size(); ++i) cost += searched[i].per_unit * bin.loads[i];
   return cost;
 }
 
-double ExcessOf(const TreeItems& items, const TreeBin& bin) {
+double ExcessOf(const RowItems& items, const Row& bin) {
   if (bin.items.size() == 1 && items.is_above_limits(bin.items.front())) return 0;
   double excess = 0;
   const std::span<const SearchedLoad> searched = items.searched_loads();
@@ -97,7 +29,7 @@ double ExcessOf(const TreeItems& items, const TreeBin& bin) {
   return excess;
 }
 
-bool HasRoomForLoads(const TreeItems& items, const TreeBin& bin, std::span<const double> added) {
+bool HasRoomForLoads(const RowItems& items, const Row& bin, std::span<const double> added) {
   const std::span<const SearchedLoad> searched = items.searched_loads();
   for (size_t load = 0; load < searched.size(); ++load) {
     if (bin.loads[load] + added[load] > searched[load].most) return false;
@@ -105,8 +37,8 @@ bool HasRoomForLoads(const TreeItems& items, const TreeBin& bin, std::span<const
   return true;
 }
 
-TreeBin BinOf(const TreeItems& items, std::vector<uint32_t> ascending) {
-  TreeBin bin;
+Row BinOf(const RowItems& items, std::vector<uint32_t> ascending) {
+  Row bin;
   bin.commons.reserve(ascending.size());
   for (size_t i = 0; i < ascending.size(); ++i) {
     const uint32_t item = ascending[i];
@@ -122,7 +54,7 @@ TreeBin BinOf(const TreeItems& items, std::vector<uint32_t> ascending) {
   return bin;
 }
 
-void AddTo(const TreeItems& items, std::span<const uint32_t> added, TreeBin& bin) {
+void AddTo(const RowItems& items, std::span<const uint32_t> added, Row& bin) {
   const auto next = std::ranges::lower_bound(bin.items, added.front());
   const auto place = next - bin.items.begin();
   if (next != bin.items.end() && *next < added.back()) {
@@ -157,9 +89,9 @@ void AddTo(const TreeItems& items, std::span<const uint32_t> added, TreeBin& bin
   bin.commons.insert(bin.commons.begin() + place, commons.begin(), commons.end());
 }
 
-TreeChange ChangeBy(const TreeItems& items, const TreeBin& bin, std::span<const uint32_t> added,
-                    const TreeChange& alone) {
-  TreeChange change = alone;
+RowChange ChangeBy(const RowItems& items, const Row& bin, std::span<const uint32_t> added,
+                   const RowChange& alone) {
+  RowChange change = alone;
   if (!items.shares()) return change;
   const PathCost& cost = items.path_cost();
   const auto join = [&](uint32_t a, uint32_t b) {

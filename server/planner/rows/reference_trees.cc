@@ -1,4 +1,4 @@
-#include "server/planner/trees/reference_trees.h"
+#include "server/planner/rows/reference_trees.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -14,7 +14,8 @@
 
 #include "server/planner/balance/rank_bins.h"
 #include "server/planner/pass/mini_batch_tree.h"
-#include "server/planner/trees/tree_items.h"
+#include "server/planner/rows/row.h"
+#include "server/planner/rows/row_items.h"
 
 namespace batchplan {
 namespace {
@@ -25,15 +26,15 @@ constexpr uint32_t kNoRow = std::numeric_limits<uint32_t>::max();
 constexpr int kSharingNeighbours = 64;
 
 // The rows of each rank.
-using RankRows = std::vector<std::vector<TreeBin>>;
+using RankRows = std::vector<std::vector<Row>>;
 
 // Rows that are open, and which of them have something in common with an item.
 class OpenRows {
  public:
-  OpenRows(const Pass& pass, const TreeItems& items)
+  OpenRows(const Pass& pass, const RowItems& items)
       : items_(items), limits_(pass.bin_limits()), row_of_(items.size(), kNoRow) {}
 
-  std::vector<TreeBin> Take() { return std::move(rows_); }
+  std::vector<Row> Take() { return std::move(rows_); }
 
   // Into the first row that has room for what it has not yet, or a new one.
   void AddToFirst(uint32_t item) {
@@ -75,12 +76,12 @@ class OpenRows {
  private:
   // What the item adds to the row, if it has room for that.
   std::optional<uint64_t> NewTokens(uint32_t row, uint32_t item) const {
-    const TreeBin& bin = rows_[row];
+    const Row& bin = rows_[row];
     if (bin.sequences + uint64_t{items_.count(item)} > limits_.max_sequences ||
         !HasRoomForLoads(items_, bin, items_.loads(item))) {
       return std::nullopt;
     }
-    const TreeChange alone = {.tokens = items_.tokens(item), .cost = items_.cost(item)};
+    const RowChange alone = {.tokens = items_.tokens(item), .cost = items_.cost(item)};
     const uint64_t added = ChangeBy(items_, bin, {&item, 1}, alone).tokens;
     if (bin.tokens + added > limits_.capacity) return std::nullopt;
     return added;
@@ -127,9 +128,9 @@ class OpenRows {
     if (tokens < limits_.capacity) by_room_.emplace(limits_.capacity - tokens, row);
   }
 
-  const TreeItems& items_;
+  const RowItems& items_;
   const BinLimits limits_;
-  std::vector<TreeBin> rows_;
+  std::vector<Row> rows_;
   std::vector<uint32_t> row_of_;
   std::set<uint32_t> placed_;
   std::set<std::pair<uint64_t, uint32_t>> by_room_;
@@ -138,7 +139,7 @@ class OpenRows {
 
 class TreePlacer {
  public:
-  TreePlacer(const Pass& pass, const TreeItems& items, const Allowance& allowance)
+  TreePlacer(const Pass& pass, const RowItems& items, const Allowance& allowance)
       : pass_(pass), items_(items), allowance_(allowance) {
     // Families by the first of their sequences in the manifest.
     in_order_.resize(items.size());
@@ -197,7 +198,7 @@ class TreePlacer {
   // the least attention, if that has room; where none has, all rows close.
   RankRows Trl() const {
     RankRows rows(pass_.ranks());
-    std::vector<TreeBin> open(pass_.ranks());
+    std::vector<Row> open(pass_.ranks());
     std::vector<std::vector<uint32_t>> ranks_of(families_.size());
     std::vector<uint32_t> touched;
     std::set<std::pair<double, uint32_t>> by_attention;
@@ -227,8 +228,8 @@ class TreePlacer {
     for (const uint32_t item : in_order_) {
       if (Stops(item)) break;
       const auto fits = [&](uint32_t rank) {
-        const TreeChange alone = {.tokens = items_.tokens(item), .cost = 0};
-        const TreeBin& row = open[rank];
+        const RowChange alone = {.tokens = items_.tokens(item), .cost = 0};
+        const Row& row = open[rank];
         return row.items.empty() || (row.sequences < pass_.bin_limits().max_sequences &&
                                      HasRoomForLoads(items_, row, items_.loads(item)) &&
                                      row.tokens + ChangeBy(items_, row, {&item, 1}, alone).tokens <=
@@ -269,10 +270,10 @@ class TreePlacer {
         if (!Stops(item)) open.AddToFullest(item);
       }
     }
-    std::vector<TreeBin> made = open.Take();
+    std::vector<Row> made = open.Take();
     std::vector<uint64_t> loads;
     loads.reserve(made.size());
-    for (const TreeBin& row : made) {
+    for (const Row& row : made) {
       loads.push_back(static_cast<uint64_t>(pass_.cost().FromUnits(row.cost)));
     }
     const size_t slots = (made.size() + pass_.ranks() - 1) / pass_.ranks();
@@ -289,7 +290,7 @@ class TreePlacer {
   bool Stops(uint32_t item) const { return item % 256 == 0 && allowance_.stop_requested(); }
   SequenceIndex SequenceOf(uint32_t item) const { return items_.tree()[items_.first(item)]; }
 
-  static void Close(std::vector<TreeBin>& open, RankRows& rows) {
+  static void Close(std::vector<Row>& open, RankRows& rows) {
     for (size_t rank = 0; rank < open.size(); ++rank) {
       if (!open[rank].items.empty()) rows[rank].push_back(std::move(open[rank]));
       open[rank] = {};
@@ -297,7 +298,7 @@ class TreePlacer {
   }
 
   const Pass& pass_;
-  const TreeItems& items_;
+  const RowItems& items_;
   const Allowance& allowance_;
   // By position in the manifest.
   std::vector<uint32_t> in_order_;
@@ -306,12 +307,12 @@ class TreePlacer {
 };
 
 // Halves the row with most items of those that have two at least; false if there is none.
-bool HalveLargestRow(const TreeItems& items, std::vector<TreeBin>& rows) {
+bool HalveLargestRow(const RowItems& items, std::vector<Row>& rows) {
   const auto largest =
-      std::ranges::max_element(rows, {}, [](const TreeBin& row) { return row.items.size(); });
+      std::ranges::max_element(rows, {}, [](const Row& row) { return row.items.size(); });
   if (largest == rows.end() || largest->items.size() < 2) return false;
   const auto middle = largest->items.begin() + static_cast<ptrdiff_t>(largest->items.size() / 2);
-  TreeBin second = BinOf(items, {middle, largest->items.end()});
+  Row second = BinOf(items, {middle, largest->items.end()});
   *largest = BinOf(items, {largest->items.begin(), middle});
   rows.push_back(std::move(second));
   return true;
@@ -322,7 +323,7 @@ bool HalveLargestRow(const TreeItems& items, std::vector<TreeBin>& rows) {
 std::optional<Placement> PlaceAsTrees(const Pass& pass, std::span<const SequenceIndex> sequences,
                                       const Allowance& allowance) {
   const MiniBatchTree tree(pass, sequences);
-  const std::optional<TreeItems> items = TreeItems::Create(pass, tree);
+  const std::optional<RowItems> items = RowItems::Create(pass, tree);
   if (!items) return std::nullopt;
   const TreePlacer placer(pass, *items, allowance);
   const Sharding sharding = pass.options().sharding;
@@ -331,17 +332,17 @@ std::optional<Placement> PlaceAsTrees(const Pass& pass, std::span<const Sequence
                                                    : placer.Art();
   if (allowance.stop_requested()) return std::nullopt;
   size_t most = 1;
-  for (const std::vector<TreeBin>& own : rows) most = std::max(most, own.size());
+  for (const std::vector<Row>& own : rows) most = std::max(most, own.size());
   const size_t slots = pass.counts().RoundUp(most);
   if (pass.allow_empty() && slots > pass.most_with_empty() / pass.ranks()) return std::nullopt;
   Placement placement;
   placement.slots = static_cast<uint32_t>(slots);
-  for (std::vector<TreeBin>& own : rows) {
+  for (std::vector<Row>& own : rows) {
     while (own.size() < slots && !pass.allow_empty()) {
       if (!HalveLargestRow(*items, own)) return std::nullopt;
     }
     own.resize(slots);
-    for (const TreeBin& row : own) {
+    for (const Row& row : own) {
       std::vector<SequenceIndex> of_row;
       for (const uint32_t item : row.items) of_row.push_back(tree[items->first(item)]);
       placement.widths.push_back(pass.RowOf(of_row));

@@ -1,7 +1,7 @@
 // A pass over a random forest of sequences, with all that it views.
 
-#ifndef BATCHPLAN_TESTS_SERVER_PLANNER_TREES_FOREST_PASS_H_
-#define BATCHPLAN_TESTS_SERVER_PLANNER_TREES_FOREST_PASS_H_
+#ifndef BATCHPLAN_TESTS_SERVER_PLANNER_ROWS_FOREST_PASS_H_
+#define BATCHPLAN_TESTS_SERVER_PLANNER_ROWS_FOREST_PASS_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -80,4 +80,4 @@ inline ForestPass RandomForest(uint64_t seed) {
 
 }  // namespace batchplan::testing
 
-#endif  // BATCHPLAN_TESTS_SERVER_PLANNER_TREES_FOREST_PASS_H_
+#endif  // BATCHPLAN_TESTS_SERVER_PLANNER_ROWS_FOREST_PASS_H_

@@ -1,4 +1,4 @@
-#include "server/planner/trees/tree_pieces.h"
+#include "server/planner/rows/tree_pieces.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -16,7 +16,7 @@ constexpr int kBisections = 12;
 // What runs of items take in rows of their own.
 class Runs {
  public:
-  explicit Runs(const TreeItems& items) : path_cost_(items.path_cost()) {
+  explicit Runs(const RowItems& items) : path_cost_(items.path_cost()) {
     for (uint32_t i = 0; i < items.size(); ++i) {
       const uint32_t common = i == 0 ? 0 : items.Common(i - 1, i);
       commons_.push_back(common);
@@ -48,7 +48,7 @@ class Runs {
 
 class PieceCutter {
  public:
-  PieceCutter(const TreeItems& items, const PieceLimits& limits)
+  PieceCutter(const RowItems& items, const PieceLimits& limits)
       : items_(items), runs_(items), subtrees_(runs_.commons()), limits_(limits) {}
 
   std::vector<TreePiece> Cut() {
@@ -137,7 +137,7 @@ class PieceCutter {
     return runs;
   }
 
-  const TreeItems& items_;
+  const RowItems& items_;
   const Runs runs_;
   const Subtrees subtrees_;
   const PieceLimits limits_;
@@ -146,7 +146,7 @@ class PieceCutter {
 
 }  // namespace
 
-std::vector<TreePiece> CutIntoPieces(const TreeItems& items, const PieceLimits& limits) {
+std::vector<TreePiece> CutIntoPieces(const RowItems& items, const PieceLimits& limits) {
   return PieceCutter(items, limits).Cut();
 }
 

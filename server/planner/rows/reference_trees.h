@@ -1,8 +1,8 @@
 // Rows of shared prefixes as trainers make them: the shardings of trees (request/options.h), each
 // after the code of one system at the commit that presets.md names.
 
-#ifndef BATCHPLAN_SERVER_PLANNER_TREES_REFERENCE_TREES_H_
-#define BATCHPLAN_SERVER_PLANNER_TREES_REFERENCE_TREES_H_
+#ifndef BATCHPLAN_SERVER_PLANNER_ROWS_REFERENCE_TREES_H_
+#define BATCHPLAN_SERVER_PLANNER_ROWS_REFERENCE_TREES_H_
 
 #include <optional>
 #include <span>
@@ -27,4 +27,4 @@ std::optional<Placement> PlaceAsTrees(const Pass& pass, std::span<const Sequence
 
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_PLANNER_TREES_REFERENCE_TREES_H_
+#endif  // BATCHPLAN_SERVER_PLANNER_ROWS_REFERENCE_TREES_H_

@@ -1,4 +1,4 @@
-#include "server/planner/trees/solve_trees.h"
+#include "server/planner/rows/solve_rows.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,9 +17,10 @@
 #include "server/planner/ranks/more_slots.h"
 #include "server/planner/ranks/tree_bounds.h"
 #include "server/planner/request/seeds.h"
-#include "server/planner/trees/tree_items.h"
-#include "server/planner/trees/tree_search.h"
-#include "server/planner/trees/tree_starts.h"
+#include "server/planner/rows/row.h"
+#include "server/planner/rows/row_items.h"
+#include "server/planner/rows/row_search.h"
+#include "server/planner/rows/row_starts.h"
 
 namespace batchplan {
 namespace {
@@ -76,7 +77,7 @@ class TreeSolver {
         sequences_(sequences),
         context_(context),
         tree_(pass, sequences),
-        items_(TreeItems::Create(pass, tree_)),
+        items_(RowItems::Create(pass, tree_)),
         groups_keep_rank_(pass.groups_keep_rank() && !pass.groups_keep_microbatch()),
         has_limits_(!pass.limits().empty()),
         deals_within_limits_(pass.deals_within_limits()),
@@ -101,7 +102,7 @@ class TreeSolver {
   }
 
   std::vector<Placement> Solve(std::vector<Placement> others, std::vector<Placement> presets) {
-    std::vector<TreeSearch> starts;
+    std::vector<RowSearch> starts;
     if (items_ && !sequences_.empty() && NeedsSearch(others)) starts = ImprovedStarts(others);
     for (Placement& preset : presets) others.push_back(std::move(preset));
     // Others too: what meets in a slot is dealt together.
@@ -109,7 +110,7 @@ class TreeSolver {
     std::erase_if(others, [&](const Placement& other) {
       return !KeepsLimits(pass_, other.microbatches, other.slots);
     });
-    for (const TreeSearch& start : starts) {
+    for (const RowSearch& start : starts) {
       if (!start.keeps_limits()) continue;
       Placement placement = PlacementOf(start);
       // Where ranks keep their rows, their empty ones may have changed what meets in a slot.
@@ -131,9 +132,9 @@ class TreeSolver {
   }
 
   // The best of those that begin with `others` and of others.
-  std::vector<TreeSearch> ImprovedStarts(const std::vector<Placement>& others) {
+  std::vector<RowSearch> ImprovedStarts(const std::vector<Placement>& others) {
     const SearchEffort effort = EffortOf(Affordable(pass_.effort(), context_.allowance));
-    std::vector<TreeSearch> starts;
+    std::vector<RowSearch> starts;
     for (const Placement& other : others) AddStart(BinsOf(other), other.slots, starts);
     AddStarts(effort, others, starts);
     const auto pairs = static_cast<uint64_t>(
@@ -141,18 +142,18 @@ class TreeSolver {
                  effort.pairs_a_sequence *
                      static_cast<double>(std::min<size_t>(items_->size(), kMostForPairs))));
     // All of them a little, the best in earnest.
-    for (TreeSearch& start : starts) {
+    for (RowSearch& start : starts) {
       if (has_limits_) start.KeepLimits(context_.allowance);
       start.Improve(pairs / 128, context_.allowance);
     }
     SortByTime(starts);
     if (starts.size() > 3 * effort.improved)
       starts.erase(starts.begin() + static_cast<ptrdiff_t>(3 * effort.improved), starts.end());
-    for (TreeSearch& start : starts) start.Improve(pairs / 16, context_.allowance);
+    for (RowSearch& start : starts) start.Improve(pairs / 16, context_.allowance);
     SortByTime(starts);
     if (starts.size() > effort.improved)
       starts.erase(starts.begin() + static_cast<ptrdiff_t>(effort.improved), starts.end());
-    for (TreeSearch& start : starts) start.Improve(pairs / effort.improved, context_.allowance);
+    for (RowSearch& start : starts) start.Improve(pairs / effort.improved, context_.allowance);
     SortByTime(starts);
     return starts;
   }
@@ -197,7 +198,7 @@ class TreeSolver {
     for (size_t i = 0; i < ranks.size(); ++i) rank_of_[item_of_[i]] = ranks[i];
   }
 
-  TreeTerms TermsOf(uint64_t slots) const {
+  RowTerms TermsOf(uint64_t slots) const {
     return {.synchronization = pass_.synchronization(),
             .ranks = pass_.ranks(),
             .slots = static_cast<uint32_t>(slots),
@@ -211,20 +212,19 @@ class TreeSolver {
   }
 
   // With the fixed costs of micro-batches, and with the time in which a pipeline fills.
-  double TimeOf(const TreeSearch& search) const {
+  double TimeOf(const RowSearch& search) const {
     const double slots = search.terms().slots;
     const double time = search.time() + items_->path_cost().per_microbatch * slots;
     const Topology& topology = pass_.topology();
     const double filling = (topology.pipeline_parallel - 1.0) / topology.virtual_pipeline;
     return time * (1 + filling / slots);
   }
-  void SortByTime(std::vector<TreeSearch>& searches) const {
-    std::ranges::stable_sort(searches, {},
-                             [&](const TreeSearch& search) { return TimeOf(search); });
+  void SortByTime(std::vector<RowSearch>& searches) const {
+    std::ranges::stable_sort(searches, {}, [&](const RowSearch& search) { return TimeOf(search); });
   }
 
-  std::vector<TreeBin> BinsOf(const Placement& placement) {
-    std::vector<TreeBin> bins;
+  std::vector<Row> BinsOf(const Placement& placement) {
+    std::vector<Row> bins;
     bins.reserve(placement.microbatches.size());
     for (size_t m = 0; m < placement.microbatches.size(); ++m) {
       std::vector<uint32_t> own;
@@ -238,7 +238,7 @@ class TreeSolver {
     return bins;
   }
 
-  void AddStart(std::vector<TreeBin> bins, uint64_t slots, std::vector<TreeSearch>& starts) {
+  void AddStart(std::vector<Row> bins, uint64_t slots, std::vector<RowSearch>& starts) {
     starts.emplace_back(*items_, TermsOf(slots), std::move(bins),
                         MixSeed(context_.seed, starts.size()));
   }
@@ -273,7 +273,7 @@ class TreeSolver {
 
   // For the fewest slots that hold what is put into them and a few more.
   void AddStarts(const SearchEffort& effort, const std::vector<Placement>& others,
-                 std::vector<TreeSearch>& starts) {
+                 std::vector<RowSearch>& starts) {
     if (groups_keep_rank_ && rank_of_.empty()) {
       if (others.empty()) return;
       UseRanksOf(others.front());
@@ -318,11 +318,11 @@ class TreeSolver {
                                    .worth = size.worth});
   }
 
-  void AddStarts(uint64_t slots, std::vector<TreeSearch>& starts) {
+  void AddStarts(uint64_t slots, std::vector<RowSearch>& starts) {
     // As many as a plan may have.
     const uint64_t empty = pass_.allow_empty() ? pass_.most_with_empty() : 0;
     if (slots > (items_->size() + empty) / pass_.ranks()) return;
-    const TreeTerms terms = TermsOf(slots);
+    const RowTerms terms = TermsOf(slots);
     double all = 0;
     for (uint32_t item = 0; item < items_->size(); ++item) {
       all += items_->cost(item) -
@@ -341,14 +341,14 @@ class TreeSolver {
       if (context_.allowance.stop_requested()) return;
       const std::vector<TreePiece> pieces = PiecesOf(size, mean);
       if (is_free && few && size.is_large && shares && !has_limits_ && !fixed_slots_) {
-        std::optional<std::vector<TreeBin>> balanced =
+        std::optional<std::vector<Row>> balanced =
             BalancePieces(pass_, *items_, terms, pieces, context_.allowance);
         if (balanced) {
           AddStart(*std::move(balanced), slots, starts);
           if (is_fast) continue;
         }
       }
-      std::optional<std::vector<TreeBin>> bins = FillWithPieces(
+      std::optional<std::vector<Row>> bins = FillWithPieces(
           *items_, terms, pieces, PieceChoice::kCheapest, rank_of_, context_.allowance);
       if (bins) AddStart(*std::move(bins), slots, starts);
     }
@@ -358,20 +358,20 @@ class TreeSolver {
         if ((!few && size.worth == kSingles.worth) || (!shares && size.worth != kSingles.worth)) {
           continue;
         }
-        std::optional<std::vector<TreeBin>> bins =
+        std::optional<std::vector<Row>> bins =
             FillWithPieces(*items_, terms, PiecesOf(size, mean), PieceChoice::kFewestTokens,
                            rank_of_, context_.allowance);
         if (bins) AddStart(*std::move(bins), slots, starts);
       }
     }
     if (!is_free || is_fast || !shares || has_limits_) return;
-    std::optional<std::vector<TreeBin>> runs = CutIntoRuns(*items_, terms);
+    std::optional<std::vector<Row>> runs = CutIntoRuns(*items_, terms);
     if (runs) AddStart(*std::move(runs), slots, starts);
   }
 
-  Placement PlacementOf(const TreeSearch& search) const {
-    const TreeTerms& terms = search.terms();
-    const std::vector<TreeBin>& bins = search.bins();
+  Placement PlacementOf(const RowSearch& search) const {
+    const RowTerms& terms = search.terms();
+    const std::vector<Row>& bins = search.bins();
     std::vector<uint32_t> bin_at(bins.size());
     std::iota(bin_at.begin(), bin_at.end(), 0u);
     if (terms.fixed_slots) bin_at = SlotsInOrder(search);
@@ -380,7 +380,7 @@ class TreeSolver {
     if (deals) {
       std::vector<uint64_t> loads;
       loads.reserve(bins.size());
-      for (const TreeBin& bin : bins) {
+      for (const Row& bin : bins) {
         loads.push_back(static_cast<uint64_t>(pass_.cost().FromUnits(bin.cost)));
       }
       bin_at = DealBins(loads, terms.ranks, terms.slots);
@@ -415,9 +415,9 @@ class TreeSolver {
 
   // Bins by place: slots that have most empty bins are last, and these are on the last ranks, where
   // ranks may exchange what they have.
-  std::vector<uint32_t> SlotsInOrder(const TreeSearch& search) const {
-    const TreeTerms& terms = search.terms();
-    const std::vector<TreeBin>& bins = search.bins();
+  std::vector<uint32_t> SlotsInOrder(const RowSearch& search) const {
+    const RowTerms& terms = search.terms();
+    const std::vector<Row>& bins = search.bins();
     std::vector<std::pair<uint32_t, uint32_t>> slots;  // empty bins, slot
     for (uint32_t slot = 0; slot < terms.slots; ++slot) {
       uint32_t empty = 0;
@@ -470,7 +470,7 @@ class TreeSolver {
   const std::span<const SequenceIndex> sequences_;
   const SearchContext& context_;
   const MiniBatchTree tree_;
-  const std::optional<TreeItems> items_;
+  const std::optional<RowItems> items_;
   // And not in one row.
   const bool groups_keep_rank_;
   const bool has_limits_;
@@ -486,9 +486,9 @@ class TreeSolver {
 
 }  // namespace
 
-std::vector<Placement> SolveTrees(const Pass& pass, std::span<const SequenceIndex> sequences,
-                                  std::span<const uint32_t> rank_of, std::vector<Placement> others,
-                                  std::vector<Placement> presets, const SearchContext& context) {
+std::vector<Placement> SolveRows(const Pass& pass, std::span<const SequenceIndex> sequences,
+                                 std::span<const uint32_t> rank_of, std::vector<Placement> others,
+                                 std::vector<Placement> presets, const SearchContext& context) {
   return TreeSolver(pass, sequences, rank_of, context).Solve(std::move(others), std::move(presets));
 }
 

@@ -1,0 +1,87 @@
+#include "server/planner/rows/row_chunks.h"
+
+#include <algorithm>
+
+namespace batchplan {
+namespace {
+
+// Of a row, the runs of items that are tried.
+constexpr size_t kMostRuns = 48;
+
+}  // namespace
+
+void ChunkFinder::Find(const Row& from, const Row& into, uint64_t offset,
+                       std::vector<RowChunk>& chunks) {
+  const PathCost& cost = items_->path_cost();
+  const auto size = static_cast<uint32_t>(from.items.size());
+  chunks.clear();
+  costs_.assign(1, 0);
+  tokens_.assign(1, 0);
+  sequences_.assign(1, 0);
+  for (uint32_t i = 0; i < size; ++i) {
+    const uint32_t item = from.items[i];
+    costs_.push_back(costs_[i] + items_->cost(item) - cost(from.commons[i]));
+    tokens_.push_back(tokens_[i] + items_->tokens(item) - from.commons[i]);
+    sequences_.push_back(sequences_[i] + items_->count(item));
+  }
+  // Items begin .. end - 1, which share at least as much inside as with those around them.
+  const auto add = [&](uint32_t begin, uint32_t end) {
+    RowChunk& chunk = chunks.emplace_back();
+    chunk.begin = begin;
+    chunk.end = end;
+    chunk.sequences = sequences_[end] - sequences_[begin];
+    const uint32_t before = from.commons[begin];
+    const RowChange alone = {.tokens = tokens_[end] - tokens_[begin] + before,
+                             .cost = costs_[end] - costs_[begin] + cost(before)};
+    chunk.out = {.tokens = alone.tokens - before, .cost = alone.cost - cost(before)};
+    if (end < size) {
+      const uint32_t after = from.commons[end];
+      const uint32_t around = std::min(before, after);
+      chunk.out.tokens -= after - around;
+      chunk.out.cost -= cost(after) - cost(around);
+    }
+    chunk.in = ChangeBy(*items_, into, std::span(from.items).subspan(begin, end - begin), alone);
+  };
+  const uint32_t apart = (size + kMostSingles - 1) / kMostSingles;
+  for (uint32_t i = apart < 2 ? 0 : offset % apart; i < size; i += apart) add(i, i + 1);
+  const size_t most = chunks.size() + kMostRuns;
+  // The runs between places where less is in common.
+  struct Open {
+    uint32_t begin;
+    uint32_t common;
+  };
+  std::vector<Open> open;
+  const auto close = [&](const Open& run, uint32_t end) {
+    const bool is_all = end - run.begin == size && !may_empty_;
+    if (end - run.begin < 2 || is_all || chunks.size() >= most) return;
+    add(run.begin, end);
+    const uint32_t middle = run.begin + (end - run.begin) / 2;
+    if (middle - run.begin >= 2) add(run.begin, middle);
+    if (end - middle >= 2) add(middle, end);
+  };
+  for (uint32_t i = 1; i <= size; ++i) {
+    const uint32_t common = i < size ? from.commons[i] : 0;
+    uint32_t begin = i - 1;
+    while (!open.empty() && open.back().common > common) {
+      begin = open.back().begin;
+      close(open.back(), i);
+      open.pop_back();
+    }
+    if (common > 0 && (open.empty() || open.back().common < common))
+      open.push_back({begin, common});
+  }
+}
+
+void LoadsOf(const RowItems& items, const Row& row, std::span<const RowChunk> chunks,
+             std::vector<double>& loads) {
+  const size_t count = items.searched_loads().size();
+  loads.assign(chunks.size() * count, 0);
+  for (size_t i = 0; i < chunks.size() && count > 0; ++i) {
+    for (uint32_t k = chunks[i].begin; k < chunks[i].end; ++k) {
+      const std::span<const double> of_item = items.loads(row.items[k]);
+      for (size_t load = 0; load < count; ++load) loads[i * count + load] += of_item[load];
+    }
+  }
+}
+
+}  // namespace batchplan

@@ -1,0 +1,53 @@
+// The parts of a row that a search moves to another.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_ROWS_ROW_CHUNKS_H_
+#define BATCHPLAN_SERVER_PLANNER_ROWS_ROW_CHUNKS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "server/planner/rows/row.h"
+#include "server/planner/rows/row_items.h"
+
+namespace batchplan {
+
+// Consecutive items of a bin: what the bin has less without them, what they have alone, and what
+// another bin has more with them.
+struct RowChunk {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+  uint32_t sequences = 0;
+  RowChange out;
+  RowChange in;
+};
+
+class ChunkFinder {
+ public:
+  // The single items of a row that are tried, at most.
+  static constexpr uint32_t kMostSingles = 160;
+
+  // `may_empty`: whether a row may give all it has. Views `items`.
+  ChunkFinder(const RowItems& items, bool may_empty) : items_(&items), may_empty_(may_empty) {}
+
+  // Single items of `from`, of large rows some from the offset on, and runs that are whole subtrees
+  // of it, or halves of these. What they bring is of `into`.
+  void Find(const Row& from, const Row& into, uint64_t offset, std::vector<RowChunk>& chunks);
+
+ private:
+  const RowItems* items_;
+  bool may_empty_;
+  // Of the items before each in a row.
+  std::vector<double> costs_;
+  std::vector<uint64_t> tokens_;
+  std::vector<uint32_t> sequences_;
+};
+
+// What chunks of the row have of searched loads, one behind the other.
+void LoadsOf(const RowItems& items, const Row& row, std::span<const RowChunk> chunks,
+             std::vector<double>& loads);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_ROWS_ROW_CHUNKS_H_

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "server/planner/request/context_sizes.h"
+#include "server/planner/request/count_multiples.h"
 
 namespace batchplan {
 namespace {
@@ -383,6 +384,7 @@ absl::Status PlanOptions::Validate() const {
   if (absl::Status status = CheckSelection(selection, mini_batches); !status.ok()) return status;
   if (absl::Status status = CheckPasses(passes, mini_batches.groups); !status.ok()) return status;
   if (absl::Status status = CheckAlone(*this); !status.ok()) return status;
+  if (absl::Status status = CheckCountMultiples(*this); !status.ok()) return status;
   return CheckDynamicContext(*this);
 }
 

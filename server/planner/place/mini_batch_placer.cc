@@ -560,8 +560,12 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Fill(size_t k, MiniBatchPlac
 
 absl::Status CheckPossible(const Pass& pass, std::span<const SequenceIndex> sequences,
                            absl::string_view where) {
-  if (pass.allow_empty()) return absl::OkStatus();
   const MiniBatchItems mini_batch(pass, sequences);
+  if (pass.rank_multiple() > 1) {
+    absl::Status fits = CheckBundles(pass, mini_batch.get(), where);
+    if (!fits.ok()) return fits;
+  }
+  if (pass.allow_empty()) return absl::OkStatus();
   const size_t items = mini_batch.get().size();
   const uint64_t fewest = FewestMicrobatchesPerRank(pass, mini_batch);
   if (fewest > items / pass.ranks()) return TooFewItems(pass, items, fewest, where);

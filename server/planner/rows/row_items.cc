@@ -27,7 +27,7 @@ std::optional<RowItems> RowItems::Create(const Pass& pass, const MiniBatchTree& 
   for (uint32_t leaf = 0; leaf < tree.size(); ++leaf) {
     const uint32_t common = tree.common(leaf);
     const double cost = items.path_cost_(tree.length(leaf)) + items.path_cost_.per_sequence +
-                        pass.cost().ToUnits(pass.OfLoads(tree[leaf]));
+                        pass.cost().ToUnits(pass.loads().InMicrobatch(tree[leaf]));
     if (whole_groups) {
       const uint32_t group = pass.groups()[tree[leaf]];
       if (leaf > 0 && pass.groups()[tree[leaf - 1]] == group) {
@@ -54,10 +54,10 @@ void RowItems::AddLoads(const Pass& pass) {
     if (found != searched_.end()) return *found;
     return searched_.emplace_back(SearchedLoad{.load = load, .most = kNoLimit, .per_unit = 0});
   };
-  for (const LoadBudget& limit : pass.limits()) {
+  for (const LoadBudget& limit : pass.loads().limits()) {
     if (!limit.dealt) searched(limit.load).most = limit.most;
   }
-  for (const LoadPhase& phase : pass.phases()) {
+  for (const LoadPhase& phase : pass.loads().phases()) {
     if (!phase.dealt) searched(phase.load).per_unit = phase.per_unit;
   }
   if (pass.row_multiple() > 1) {
@@ -74,12 +74,12 @@ void RowItems::AddLoads(const Pass& pass) {
       }
       double sum = 0;
       for (uint32_t i = 0; i < count(item); ++i) {
-        sum += pass.loads().Of(*load.load, (*tree_)[first_[item] + i]);
+        sum += pass.loads().given().Of(*load.load, (*tree_)[first_[item] + i]);
       }
       loads_.push_back(sum);
     }
   }
-  if (pass.limits().empty()) return;
+  if (pass.loads().limits().empty()) return;
   above_.assign(size(), false);
   for (uint32_t item = 0; item < size(); ++item) {
     above_[item] = count(item) == 1 && pass.RunsAlone((*tree_)[first_[item]]);

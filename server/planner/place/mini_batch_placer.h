@@ -79,9 +79,8 @@ class MiniBatchPlacer {
                                           std::span<const SequenceIndex> mini_batch) const;
   absl::StatusOr<MiniBatchPlacement> PlaceWithinLimits(
       size_t k, std::span<const SequenceIndex> mini_batch) const;
-  // Where sequences share: the best of what shares in rows made for it and of what others happen to
-  // share.
-  absl::StatusOr<MiniBatchPlacement> PlaceTrees(size_t k,
+  // Of a joint pass: the best of rows made for what it asks, and of what others happen to come to.
+  absl::StatusOr<MiniBatchPlacement> PlaceJoint(size_t k,
                                                 std::span<const SequenceIndex> mini_batch) const;
   absl::StatusOr<MiniBatchPlacement> PlaceBest(size_t k,
                                                std::span<const SequenceIndex> mini_batch) const;

@@ -47,6 +47,22 @@ std::optional<RowItems> RowItems::Create(const Pass& pass, const MiniBatchTree& 
   return items;
 }
 
+void RowItems::AddLargest(const Pass& pass) {
+  if (std::ranges::none_of(searched_, &SearchedLoad::dealt)) return;
+  largest_.reserve(loads_.size());
+  for (uint32_t item = 0; item < size(); ++item) {
+    for (const SearchedLoad& load : searched_) {
+      double& largest = largest_.emplace_back(0);
+      for (uint32_t i = 0; load.dealt && i < count(item); ++i) {
+        const SequenceIndex sequence = (*tree_)[first_[item] + i];
+        for (const double value : pass.loads().given().ItemsOf(*load.load, sequence)) {
+          largest = std::max(largest, value);
+        }
+      }
+    }
+  }
+}
+
 void RowItems::AddLoads(const Pass& pass) {
   constexpr double kNoLimit = std::numeric_limits<double>::infinity();
   const auto searched = [&](size_t load) -> SearchedLoad& {
@@ -58,7 +74,9 @@ void RowItems::AddLoads(const Pass& pass) {
     if (!limit.dealt) searched(limit.load).most = limit.most;
   }
   for (const LoadPhase& phase : pass.loads().phases()) {
-    if (!phase.dealt) searched(phase.load).per_unit = phase.per_unit;
+    SearchedLoad& load = searched(phase.load);
+    load.per_unit = phase.per_unit;
+    load.dealt = phase.dealt;
   }
   if (pass.row_multiple() > 1) {
     searched_.push_back({.load = std::nullopt,
@@ -79,6 +97,7 @@ void RowItems::AddLoads(const Pass& pass) {
       loads_.push_back(sum);
     }
   }
+  AddLargest(pass);
   if (pass.loads().limits().empty()) return;
   above_.assign(size(), false);
   for (uint32_t item = 0; item < size(); ++item) {

@@ -15,6 +15,7 @@
 #include "server/planner/ranks/more_slots.h"
 #include "server/planner/ranks/tree_bounds.h"
 #include "server/planner/request/seeds.h"
+#include "server/planner/rows/band_starts.h"
 #include "server/planner/rows/row.h"
 #include "server/planner/rows/row_items.h"
 #include "server/planner/rows/row_placement.h"
@@ -80,8 +81,7 @@ class RowSolver {
         groups_keep_rank_(pass.groups_keep_rank() && !pass.groups_keep_microbatch()),
         may_exceed_(!pass.limits().empty() || pass.row_multiple() > 1),
         deals_within_limits_(pass.deals_within_limits()),
-        fixed_slots_(deals_within_limits_ ||
-                     !std::ranges::all_of(pass.phases(), &LoadPhase::dealt)) {
+        fixed_slots_(deals_within_limits_ || !pass.phases().empty()) {
     if (!items_) return;
     item_of_.resize(sequences.size());
     for (uint32_t item = 0; item < items_->size(); ++item) {
@@ -124,8 +124,8 @@ class RowSolver {
  private:
   // Not if plain passes know all that rows cost, and what they make is within limits.
   bool NeedsSearch(const std::vector<Placement>& others) const {
-    const bool is_plain = pass_.prefixes() == nullptr && pass_.without_phases() == nullptr &&
-                          pass_.row_multiple() == 1;
+    const bool is_plain =
+        pass_.prefixes() == nullptr && pass_.phases().empty() && pass_.row_multiple() == 1;
     return !is_plain || std::ranges::none_of(others, [&](const Placement& other) {
       return KeepsLimits(pass_, other.microbatches, other.slots);
     });
@@ -351,6 +351,12 @@ class RowSolver {
       std::optional<std::vector<Row>> bins = FillWithPieces(
           *items_, terms, pieces, PieceChoice::kCheapest, rank_of_, context_.allowance);
       if (bins) AddStart(*std::move(bins), slots, starts);
+    }
+    if (is_free && fixed_slots_) {
+      for (const BandOrder order : {BandOrder::kByPhases, BandOrder::kByCost}) {
+        std::optional<std::vector<Row>> bands = FillBands(*items_, terms, order);
+        if (bands) AddStart(*std::move(bands), slots, starts);
+      }
     }
     // Where costs leave no room, tokens may.
     if (starts.size() == before) {

@@ -135,9 +135,6 @@ class Pass {
 
   // What sequences have beside tokens, and its limits and phases.
   const PassLoads& loads() const { return loads_; }
-  std::span<const LoadBudget> limits() const { return loads_.limits(); }
-  bool deals_within_limits() const { return loads_.deals_within_limits(); }
-  std::span<const LoadPhase> phases() const { return loads_.phases(); }
 
   // The manifest's, by position.
   std::span<const uint32_t> kinds() const { return manifest_->kinds; }

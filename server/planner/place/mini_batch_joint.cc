@@ -26,9 +26,8 @@
 namespace batchplan {
 
 // Each class of kinds as a mini-batch of its own.
-absl::StatusOr<Placement> MiniBatchPlacer::PlaceKindsApart(
-    size_t k, std::span<const SequenceIndex> mini_batch) const {
-  const std::vector<KindClass> classes = ClassesOf(*lead_, mini_batch);
+absl::StatusOr<Placement> MiniBatchPlacer::PlaceApart(size_t k,
+                                                      std::span<const KindClass> classes) const {
   if (absl::Status status = CheckClasses(*lead_, classes, lead_->WhereOf(k)); !status.ok()) {
     return status;
   }
@@ -84,7 +83,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceByKinds(
   const bool tears = lead_->units_are_lists_of_items() ||
                      first_.options().sequence_counts == EqualCounts::kWithinOne;
   absl::StatusOr<Placement> best = absl::InvalidArgumentError("");
-  if (!tears) best = PlaceKindsApart(k, mini_batch);
+  if (!tears) best = PlaceApart(k, ClassesOf(*lead_, mini_batch));
   if (absl::IsCancelled(best.status())) return best.status();
   const Pass of_any = lead_->OfOneKind(/*may_be_empty=*/true, lead_->counts());
   const MiniBatchPlacer placer({&of_any}, of_any, seed_, sequences_, allowance_);
@@ -131,6 +130,20 @@ void MiniBatchPlacer::AddTreePresets(std::span<const SequenceIndex> mini_batch,
   }
 }
 
+// What phases take nothing of in slots of its own, so that few slots wait for a phase.
+void MiniBatchPlacer::AddPhasesApart(size_t k, std::span<const SequenceIndex> mini_batch,
+                                     std::vector<Placement>& placements) const {
+  if (lead_->without_phases() == nullptr || lead_->effort() == Effort::kFast ||
+      lead_->options().keeps_counts() || lead_->units_are_lists_of_items() ||
+      !TriesReferences(lead_->effort(), mini_batch.size())) {
+    return;
+  }
+  const std::vector<KindClass> classes = ClassesByPhases(*lead_, mini_batch);
+  if (classes.size() < 2) return;
+  absl::StatusOr<Placement> apart = PlaceApart(k, classes);
+  if (apart.ok()) placements.push_back(*std::move(apart));
+}
+
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceJoint(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
   if (first_.options().sequence_counts == EqualCounts::kExact &&
@@ -151,6 +164,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceJoint(
     }
   }
   if (lead_->prefixes() != nullptr) AddTreePresets(mini_batch, others);
+  AddPhasesApart(k, mini_batch, others);
   std::vector<Placement> found = [&] {
     const Allowance::Part part(allowance_, passes_.size());
     return SolveRows(*lead_, mini_batch, {}, std::move(others), PresetsWithLoads(k, mini_batch),
@@ -167,14 +181,15 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceJoint(
     if (filled.ok()) PutCostliestRowsFirst(*lead_, filled->lead());
     return filled;
   }
-  return lead_->limits().empty() ? PlaceBest(k, mini_batch) : PlaceWithinLimits(k, mini_batch);
+  return lead_->loads().limits().empty() ? PlaceBest(k, mini_batch)
+                                         : PlaceWithinLimits(k, mini_batch);
 }
 
 // What the presets make of loads, of which plain passes know little.
 std::vector<Placement> MiniBatchPlacer::PresetsWithLoads(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
   std::vector<Placement> placements;
-  if (lead_->limits().empty() && lead_->phases().empty()) return placements;
+  if (lead_->loads().limits().empty() && lead_->loads().phases().empty()) return placements;
   if (!TriesReferences(lead_->effort(), mini_batch.size())) return placements;
   const MiniBatchItems items(*lead_, mini_batch);
   for (const Pass& reference : references_) {

@@ -85,7 +85,7 @@ SearchContext MiniBatchPlacer::ContextOf(size_t k, absl::string_view where,
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
   absl::StatusOr<MiniBatchPlacement> placed = PlaceAnywhere(k, mini_batch);
-  if (!placed.ok() || !lead_->deals_within_limits() ||
+  if (!placed.ok() || !lead_->loads().deals_within_limits() ||
       KeepsLimits(*lead_, placed->lead().microbatches, placed->lead().slots)) {
     return placed;
   }

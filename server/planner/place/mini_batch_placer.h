@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "server/planner/pass/pass.h"
 #include "server/planner/pass/placement.h"
+#include "server/planner/place/kinds_apart.h"
 #include "server/planner/ranks/search_context.h"
 #include "server/planner/ranks/search_ranks.h"
 #include "server/planner/request/allowance.h"
@@ -71,8 +72,9 @@ class MiniBatchPlacer {
                       std::vector<Placement>& placements) const;
   absl::StatusOr<MiniBatchPlacement> PlaceByKinds(size_t k,
                                                   std::span<const SequenceIndex> mini_batch) const;
-  absl::StatusOr<Placement> PlaceKindsApart(size_t k,
-                                            std::span<const SequenceIndex> mini_batch) const;
+  absl::StatusOr<Placement> PlaceApart(size_t k, std::span<const KindClass> classes) const;
+  void AddPhasesApart(size_t k, std::span<const SequenceIndex> mini_batch,
+                      std::vector<Placement>& placements) const;
   absl::StatusOr<MiniBatchPlacement> PlaceAnywhere(size_t k,
                                                    std::span<const SequenceIndex> mini_batch) const;
   std::vector<Placement> PresetsWithLoads(size_t k,

@@ -24,6 +24,9 @@ constexpr uint64_t kPairsPerLook = 64;
 constexpr double kSlack = 0.02;
 constexpr double kSettles = 0.3;
 
+// A step that is longer than the mean rank's work by this part of it is short enough.
+constexpr double kShortEnough = 5e-4;
+
 // The trades that are worked out exactly, of the best estimates.
 constexpr size_t kMostExact = 3;
 
@@ -64,6 +67,12 @@ RowSearch::RowSearch(const RowItems& items, const RowTerms& terms, std::vector<R
   CountSequences();
   for (const Row& bin : bins_) {
     excess_weight_ += kExcessWeight * bin.cost / static_cast<double>(bins_.size());
+  }
+  for (uint32_t item = 0; item < items.size() && !items.shares(); ++item) {
+    mean_work_ += items.cost(item) / terms.ranks;
+    for (size_t load = 0; load < items.searched_loads().size(); ++load) {
+      mean_work_ += items.searched_loads()[load].per_unit * items.loads(item)[load] / terms.ranks;
+    }
   }
   Regroup();
   best_time_ = time_ = Time();
@@ -504,7 +513,10 @@ void RowSearch::Improve(uint64_t pairs, const Allowance& allowance) {
   const uint64_t all = std::max<uint64_t>(1, steps.left);
   const double row = best_time_ / terms_.slots;
   while (steps.left > 0) {
-    if (steps.left % kPairsPerLook == 0 && allowance.stop_requested()) break;
+    if (steps.left % kPairsPerLook == 0 &&
+        (allowance.stop_requested() || best_time_ <= mean_work_ * (1 + kShortEnough))) {
+      break;
+    }
     --steps.left;
     const double left = static_cast<double>(steps.left) / static_cast<double>(all);
     const uint32_t a = PickCostliest();

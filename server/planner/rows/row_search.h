@@ -95,6 +95,9 @@ class RowSearch {
   uint64_t random_;
   uint64_t puts_ = 0;
   double best_time_ = 0;
+  // What no step is shorter than; 0 where items share, so that rows' work depends on the others in
+  // them.
+  double mean_work_ = 0;
   // What bins had when they were changed, since the best of all was reached.
   struct Former {
     uint32_t bin;

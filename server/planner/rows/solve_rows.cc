@@ -79,9 +79,9 @@ class RowSolver {
         tree_(pass, sequences),
         items_(RowItems::Create(pass, tree_)),
         groups_keep_rank_(pass.groups_keep_rank() && !pass.groups_keep_microbatch()),
-        may_exceed_(!pass.limits().empty() || pass.row_multiple() > 1),
-        deals_within_limits_(pass.deals_within_limits()),
-        fixed_slots_(deals_within_limits_ || !pass.phases().empty()) {
+        may_exceed_(!pass.loads().limits().empty() || pass.row_multiple() > 1),
+        deals_within_limits_(pass.loads().deals_within_limits()),
+        fixed_slots_(deals_within_limits_ || !pass.loads().phases().empty()) {
     if (!items_) return;
     item_of_.resize(sequences.size());
     for (uint32_t item = 0; item < items_->size(); ++item) {
@@ -125,7 +125,7 @@ class RowSolver {
   // Not if plain passes know all that rows cost, and what they make is within limits.
   bool NeedsSearch(const std::vector<Placement>& others) const {
     const bool is_plain =
-        pass_.prefixes() == nullptr && pass_.phases().empty() && pass_.row_multiple() == 1;
+        pass_.prefixes() == nullptr && pass_.loads().phases().empty() && pass_.row_multiple() == 1;
     return !is_plain || std::ranges::none_of(others, [&](const Placement& other) {
       return KeepsLimits(pass_, other.microbatches, other.slots);
     });

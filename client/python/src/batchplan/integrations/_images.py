@@ -64,5 +64,6 @@ class Images:
 def patches_of(tensors: Mapping[str, Any] | None) -> int:
     """Rows of what an encoder gets of a sample, by the names of Transformers' processors: patches of models that
     have a grid of each image, whole images of others."""
-    shapes = [one.shape for name, one in (tensors or {}).items() if name.startswith("pixel_values")]
+    found = [one for name, one in (tensors or {}).items() if name.startswith("pixel_values")]
+    shapes = [one.shape for one in found if one is not None]
     return sum(int(shape[0]) for shape in shapes if len(shape))

@@ -104,29 +104,14 @@ class _Rows:
             lengths = numpy.minimum(lengths, capacity)
             merge = getattr(getattr(given["processor"], "image_processor", None), "merge_size", 2)
             patches = media * merge**2
-            if self._images.max_patches is not None and patches.any():
-                packed.bins = self._planned(kept, lengths, patches, capacity)[: given["max_packs"]]
+            most = self._images.max_patches
+            if most is not None and patches.any():
+                packed.bins = _planned(kept, lengths, patches, capacity, most)[: given["max_packs"]]
             if packed.bins:
                 packed.batchplan_rows = _ImageRows(packed.bins, lengths, patches, self._dealt_by)
             return packed
 
         return neat_pack_dataset_vlm
-
-    def _planned(self, kept: Any, lengths: Any, patches: Any, capacity: int) -> list[list[int]]:
-        """The samples of each row, none of which has too many patches."""
-        rows = []
-        for begin in range(0, len(kept), _AT_ONCE):
-            own = kept[begin : begin + _AT_ONCE]
-            only = batchplan.Pass(capacity, limits={LOAD: self._images.max_patches})
-            plan = batchplan.plan(
-                numpy.maximum(lengths[own], 1),
-                passes=[only],
-                loads={LOAD: patches[own]},
-                overlong="alone",
-                effort="fast",
-            )
-            rows += [own[one.indices].tolist() for one in plan.rank(0)]
-        return rows
 
     def building(self, stock: Any) -> Any:
         @functools.wraps(stock)
@@ -143,7 +128,8 @@ class _Rows:
 
     def loading(self, stock: Any) -> Any:
         def made(*args: Any, **given: Any) -> Any:
-            dataset, drawn = given.get("dataset"), given.get("sampler")
+            dataset: Any = given.get("dataset")
+            drawn: Any = given.get("sampler")
             rows = getattr(dataset, "batchplan_rows", None)
             if rows is None or not hasattr(drawn, "num_replicas"):
                 return stock(*args, **given)
@@ -164,3 +150,19 @@ class _Rows:
             return stock(*args, **given, batch_sampler=sampler)
 
         return made
+
+
+def _planned(kept: Any, lengths: Any, patches: Any, capacity: int, most: int) -> list[list[int]]:
+    """The samples of each row, of which none has more patches than `most`."""
+    rows = []
+    for begin in range(0, len(kept), _AT_ONCE):
+        own = kept[begin : begin + _AT_ONCE]
+        plan = batchplan.plan(
+            numpy.maximum(lengths[own], 1),
+            passes=[batchplan.Pass(capacity, limits={LOAD: most})],
+            loads={LOAD: patches[own]},
+            overlong="alone",
+            effort="fast",
+        )
+        rows += [own[one.indices].tolist() for one in plan.rank(0)]
+    return rows

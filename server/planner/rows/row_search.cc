@@ -295,7 +295,7 @@ uint32_t RowSearch::PickCostliest() {
 
 // Any other bin, or one that has an item beside one of a's in depth-first order.
 uint32_t RowSearch::PickOther(uint32_t a) {
-  if (terms_.fixed_slots && !items_->shares() && Random(2) == 0) {
+  if (terms_.fixed_slots && !terms_.keeps_ranks && !items_->shares() && Random(2) == 0) {
     return static_cast<uint32_t>(Random(terms_.ranks)) * terms_.slots + a % terms_.slots;
   }
   if (Random(2) == 0) {

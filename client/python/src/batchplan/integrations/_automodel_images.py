@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import batchplan
 from batchplan._options import PlanOptions
-from batchplan.integrations._images import LOAD, Images
+from batchplan.integrations._images import PATCHES, Images
 from batchplan.integrations._replace import wrap
 from batchplan.integrations._row_sampler import RowSampler
 from batchplan.torch._dummy_batch import DummyBatchCollator
@@ -58,7 +58,7 @@ class _ImageRows(PackedRows):
 
     def identity(self, options: PlanOptions) -> dict[str, Any]:
         digest = hashlib.sha256(self._patches.tobytes()).hexdigest()
-        return {**super().identity(options), LOAD: digest, "patch_cost": self._images.patch_cost}
+        return {**super().identity(options), PATCHES: digest, "patch_cost": self._images.patch_cost}
 
 
 class _Rows:
@@ -159,8 +159,8 @@ def _planned(kept: Any, lengths: Any, patches: Any, capacity: int, most: int) ->
         own = kept[begin : begin + _AT_ONCE]
         plan = batchplan.plan(
             numpy.maximum(lengths[own], 1),
-            passes=[batchplan.Pass(capacity, limits={LOAD: most})],
-            loads={LOAD: patches[own]},
+            passes=[batchplan.Pass(capacity, limits={PATCHES: most})],
+            loads={PATCHES: patches[own]},
             overlong="alone",
             effort="fast",
         )

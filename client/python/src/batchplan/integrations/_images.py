@@ -6,13 +6,17 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy
+
 import batchplan
 from batchplan._checks import number, whole
 
-__all__ = ["LOAD", "Images", "patches_of"]
+__all__ = ["PATCHES", "Images", "grid_patches", "patches_of", "pixel_rows"]
 
 # The name of what their patches are to the planner.
-LOAD = "patches"
+PATCHES = "patches"
+# What a processor makes of images and of videos, and how many patches each of these has in time, height and width.
+_GRIDS = {"pixel_values": "image_grid_thw", "pixel_values_videos": "video_grid_thw"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,19 +53,45 @@ class Images:
     ) -> batchplan.PlanOptions:
         """The options of a plan of samples with so many patches each, by that cost of their tokens and that pass.
         Their encoder is a phase of its own, for which ranks wait."""
-        load = batchplan.LoadCost(LOAD, self.per_patch(cost), separate=True)
+        load = batchplan.LoadCost(PATCHES, self.per_patch(cost), separate=True)
         options: batchplan.PlanOptions = {
-            "loads": {LOAD: patches},
+            "loads": {PATCHES: patches},
             "cost": dataclasses.replace(cost, loads=[load]),
             "passes": [only],
         }
         if self.max_patches is not None:
-            options["passes"] = [dataclasses.replace(only, limits={LOAD: self.max_patches})]
+            options["passes"] = [dataclasses.replace(only, limits={PATCHES: self.max_patches})]
             options["overlong"] = "alone"
         return options
 
 
-def patches_of(tensors: Mapping[str, Any] | None) -> int:
+def patches_of(inputs: Mapping[str, Any] | None) -> int | None:
+    """The patches of all images and videos of a sample, before an encoder merges any.
+
+    Args:
+        inputs: by name, as the model takes them; a pair's begin with "chosen_" and "rejected_". None: there are none.
+
+    Returns:
+        None where there are pixels that no grid is of: this model's patches are not known.
+    """
+    given = {name: value for name, value in (inputs or {}).items() if value is not None}
+    found = 0
+    for name, value in given.items():
+        for pixels, grid in _GRIDS.items():
+            if name.endswith(grid):
+                found += grid_patches(value)
+            elif name.endswith(pixels) and name.removesuffix(pixels) + grid not in given:
+                return None
+    return found
+
+
+def grid_patches(grid: Any) -> int:
+    """The patches of a grid, [items, 3]."""
+    numbers = grid.cpu().numpy() if hasattr(grid, "cpu") else numpy.asarray(grid)
+    return int(numbers.astype(numpy.int64).reshape(-1, 3).prod(1).sum())
+
+
+def pixel_rows(tensors: Mapping[str, Any] | None) -> int:
     """Rows of what an encoder gets of a sample, by the names of Transformers' processors: patches of models that
     have a grid of each image, whole images of others."""
     found = [one for name, one in (tensors or {}).items() if name.startswith("pixel_values")]

@@ -25,7 +25,7 @@ import batchplan
 from batchplan._checks import number, whole
 from batchplan.integrations._after_dispatch import own_part
 from batchplan.integrations._agreement import Lengths, by_all_reduce, gathering_in
-from batchplan.integrations._image_patches import PATCHES, grid_patches
+from batchplan.integrations._images import PATCHES, grid_patches
 from batchplan.integrations._partitions import balanced_partitions, divide
 from batchplan.integrations._replace import replace, stock_of
 

@@ -27,7 +27,7 @@ from typing import Any
 import numpy
 
 import batchplan
-from batchplan.integrations._image_patches import PATCHES, patches_of
+from batchplan.integrations._images import PATCHES, patches_of
 from batchplan.integrations._replace import wrap
 from batchplan.integrations._slots import options_of
 

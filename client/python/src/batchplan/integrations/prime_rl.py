@@ -19,7 +19,7 @@ from typing import Any
 
 import batchplan
 from batchplan._checks import whole
-from batchplan.integrations._images import Images, patches_of
+from batchplan.integrations._images import Images, pixel_rows
 from batchplan.integrations._packed_stream import Window, pack
 from batchplan.integrations._replace import wrap
 from batchplan.integrations._slots import options_of, slots_or_none
@@ -156,7 +156,7 @@ def _install_rows(kind: Any, rows: int, options: batchplan.PlanOptions, images: 
             # prime-rl decides which samples share rows where images are of several kinds.
             in_order=lambda samples: len({_row_kind(one) for one in samples} - {None}) > 1,
             images=images,
-            patches=lambda sample: patches_of(sample.get("mm_kwargs")),
+            patches=lambda sample: pixel_rows(sample.get("mm_kwargs")),
         )
 
     def stream(dataset: Any) -> Iterator[Any]:
@@ -196,7 +196,7 @@ def _slots(
             "kinds": kinds,
             "passes": [dataclasses.replace(one, kinds_per_slot=per_slot) for one in options["passes"]],
         }
-    patches = [patches_of(one.mm_kwargs) for one in samples]
+    patches = [pixel_rows(one.mm_kwargs) for one in samples]
     if images.are_planned and any(patches):
         cost, (only,) = options["cost"], options["passes"]
         assert isinstance(cost, batchplan.CostModel)
@@ -233,7 +233,7 @@ def _dummies(samples: Sequence[Any], least: int, ranks: int, dummy_of: Callable[
     made = []
     for kind, own in of_kind.items():
         if kind >= least:
-            shortest = min(own, key=lambda one: (len(one.input_ids), patches_of(one.mm_kwargs)))
+            shortest = min(own, key=lambda one: (len(one.input_ids), pixel_rows(one.mm_kwargs)))
             made += [dummy_of(shortest) for _ in range(-len(own) % ranks)]
     return made
 

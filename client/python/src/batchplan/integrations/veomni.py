@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 import batchplan
 from batchplan._checks import whole
-from batchplan.integrations._images import LOAD, Images, patches_of
+from batchplan.integrations._images import PATCHES, Images, pixel_rows
 from batchplan.integrations._replace import stock_of, wrap
 from batchplan.integrations._slots import options_of, slots_or_none
 
@@ -155,12 +155,12 @@ class _Chooser:
         """
         tokens = numpy.maximum(lengths, 1)
         loads = {"cost": self._cost.of_sequences(physical), "tokens": numpy.asarray(physical)}
-        loads[LOAD] = numpy.array([patches_of(sample) for sample in samples])
+        loads[PATCHES] = numpy.array([pixel_rows(sample) for sample in samples])
         limits: dict[str, float] = {}
         if cap is not None:
             limits["tokens"] = cap
         if self._images.max_patches is not None:
-            limits[LOAD] = self._images.max_patches
+            limits[PATCHES] = self._images.max_patches
         rows = int(min(self._rows, max(1, tokens.sum() // budget)))
         # Of the oldest, as many as so many micro-batches hold.
         fitting = min(
@@ -169,7 +169,7 @@ class _Chooser:
         )
         costs = [batchplan.LoadCost("cost", 1.0)]
         if self._images.patch_cost:
-            costs.append(batchplan.LoadCost(LOAD, self._images.per_patch(self._cost), separate=True))
+            costs.append(batchplan.LoadCost(PATCHES, self._images.per_patch(self._cost), separate=True))
         request: batchplan.PlanOptions = {
             **self._options,
             "cost": batchplan.CostModel(0.0, loads=costs),
@@ -207,11 +207,11 @@ def _dealing(stock: Any, cost: batchplan.CostModel) -> Any:
             max_tokens=1,
             # Where images are has no part in where they go.
             ranks=range(num_replicas),
-            items={LOAD: [costs, *[[]] * (num_replicas - 1)]},
-            cost=batchplan.CostModel(0.0, loads=[batchplan.LoadCost(LOAD, 1.0, dealt=True)]),
+            items={PATCHES: [costs, *[[]] * (num_replicas - 1)]},
+            cost=batchplan.CostModel(0.0, loads=[batchplan.LoadCost(PATCHES, 1.0, dealt=True)]),
             effort="fast",
         )
-        ranks = plan.item_ranks[LOAD].astype(numpy.int64)
+        ranks = plan.item_ranks[PATCHES].astype(numpy.int64)
         order = torch.from_numpy(numpy.argsort(ranks, kind="stable")).to(all_data_lengths.device)
         counts = numpy.bincount(ranks, minlength=num_replicas).tolist()
         parts = list(all_data_lengths[order].split(counts))

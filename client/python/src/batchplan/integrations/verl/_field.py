@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy
 
 import batchplan
-from batchplan.integrations._image_patches import patches_of
+from batchplan.integrations._images import patches_of
 from batchplan.integrations._slot_field import Int64s, mask_lengths, read
 
 __all__ = ["Int64s", "Use", "field_name", "mask_lengths", "read", "sequence_lengths", "sequence_patches"]

@@ -8,7 +8,7 @@ import numpy
 
 import batchplan
 from batchplan.integrations import _slot_field
-from batchplan.integrations._image_patches import PATCHES
+from batchplan.integrations._images import PATCHES
 from batchplan.integrations._pipeline import Stages
 from batchplan.integrations._slots import options_of
 from batchplan.integrations.verl import _field, _settings

@@ -15,7 +15,7 @@ import batchplan
 from batchplan._checks import whole
 from batchplan.integrations._after_dispatch import own_part
 from batchplan.integrations._agreement import device_of, gathering_in, on_all_ranks
-from batchplan.integrations._image_patches import PATCHES
+from batchplan.integrations._images import PATCHES
 from batchplan.integrations._pipeline import Stages
 from batchplan.integrations._slots import options_of
 from batchplan.integrations.verl import _field, _settings

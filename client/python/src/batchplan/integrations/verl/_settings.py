@@ -6,7 +6,7 @@ import dataclasses
 import os
 
 import batchplan
-from batchplan.integrations._image_patches import PATCHES
+from batchplan.integrations._images import PATCHES
 
 VARIABLES = (
     "BATCHPLAN", "BATCHPLAN_COST", "BATCHPLAN_EFFORT", "BATCHPLAN_LIMIT", "BATCHPLAN_LOAD_COST",

@@ -47,6 +47,11 @@ absl::Status CheckBudget(const PassUnderCheck& pass, size_t m, const Microbatch&
     return Violation("passes[", pass.number, "] micro-batch ", m, " has ", microbatch.size(),
                      " sequences, above max_sequences_per_microbatch ", max_sequences);
   }
+  const uint64_t multiple = std::max<uint32_t>(1, pass.options.sequence_count_multiple);
+  if (microbatch.size() % multiple != 0) {
+    return Violation("passes[", pass.number, "] micro-batch ", m, " has ", microbatch.size(),
+                     " sequences, not a multiple of sequence_count_multiple ", multiple);
+  }
   if (content.alone) {
     if (width != content.aligned_tokens) {
       return Violation(Field(pass, "row_widths", m), " is ", width,

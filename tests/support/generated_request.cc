@@ -485,23 +485,24 @@ std::string GeneratedRequest::Describe() const {
   }
   text += DescribeLoads();
   for (const PassOptions& pass : options.passes) {
-    absl::StrAppend(
-        &text, "; pass \"", pass.name, "\": budget ", pass.max_tokens_per_microbatch, " multiple ",
-        pass.length_multiple, " minimum ", pass.min_microbatches, " count multiple ",
-        pass.microbatch_count_multiple, " max sequences ", pass.max_sequences_per_microbatch,
-        " sharding ", static_cast<int>(pass.sharding),
-        pass.sequence_counts == EqualCounts::kExact       ? " equal counts"
-        : pass.sequence_counts == EqualCounts::kWithinOne ? " counts within one"
-                                                          : "",
-        " order ", static_cast<int>(pass.order), " balance on ", static_cast<int>(pass.balance_on),
-        pass.ignore_mini_batches ? " ignores mini-batches" : "",
-        pass.forward_only ? " forward only" : "",
-        pass.ignore_shared_prefixes ? " ignores prefixes" : "", " limits [",
-        absl::StrJoin(pass.limits, ",",
-                      [](std::string* out, const LoadLimit& limit) {
-                        absl::StrAppend(out, limit.load, ":", limit.max_per_microbatch);
-                      }),
-        "] kinds per slot ", static_cast<int>(pass.kinds_per_slot));
+    absl::StrAppend(&text, "; pass \"", pass.name, "\": budget ", pass.max_tokens_per_microbatch,
+                    " multiple ", pass.length_multiple, " minimum ", pass.min_microbatches,
+                    " count multiple ", pass.microbatch_count_multiple, " max sequences ",
+                    pass.max_sequences_per_microbatch, " sequence multiple ",
+                    pass.sequence_count_multiple, " sharding ", static_cast<int>(pass.sharding),
+                    pass.sequence_counts == EqualCounts::kExact       ? " equal counts"
+                    : pass.sequence_counts == EqualCounts::kWithinOne ? " counts within one"
+                                                                      : "",
+                    " order ", static_cast<int>(pass.order), " balance on ",
+                    static_cast<int>(pass.balance_on),
+                    pass.ignore_mini_batches ? " ignores mini-batches" : "",
+                    pass.forward_only ? " forward only" : "",
+                    pass.ignore_shared_prefixes ? " ignores prefixes" : "", " limits [",
+                    absl::StrJoin(pass.limits, ",",
+                                  [](std::string* out, const LoadLimit& limit) {
+                                    absl::StrAppend(out, limit.load, ":", limit.max_per_microbatch);
+                                  }),
+                    "] kinds per slot ", static_cast<int>(pass.kinds_per_slot));
     if (pass.layout == Layout::kPadded) {
       absl::StrAppend(&text, " padded, scan ", static_cast<int>(pass.scan));
     } else {

@@ -45,6 +45,7 @@ void FillPass(const PassOptions& pass, v1::Pass* wire) {
   wire->set_min_microbatches(pass.min_microbatches);
   wire->set_microbatch_count_multiple(pass.microbatch_count_multiple);
   wire->set_max_sequences_per_microbatch(pass.max_sequences_per_microbatch);
+  wire->set_sequence_count_multiple(pass.sequence_count_multiple);
   wire->set_balance_on(ToWire<v1::BalanceOn>(pass.balance_on));
   wire->set_order(ToWire<v1::MicrobatchOrder>(pass.order));
   wire->set_ignore_mini_batches(pass.ignore_mini_batches);

@@ -121,6 +121,8 @@ const Group& PassGroup() {
         "A multiple of this a rank and mini-batch [1]"},
        {"--max_sequences", "max_sequences_per_microbatch",
         "At most so many sequences in a micro-batch [any number]"},
+       {"--sequence_count_multiple", "sequence_count_multiple",
+        "Sequences of each micro-batch are a multiple of this [1]"},
        {"--equal_counts", "equal_sequence_counts", "Every rank gets the same number of sequences"},
        {"--sequence_counts", "sequence_counts",
         "How equal ranks are in that: exact, as --equal_counts, or within_one"},

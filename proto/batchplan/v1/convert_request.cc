@@ -230,6 +230,9 @@ absl::Status ReadPass(const v1::Pass& wire, const std::string& where, PassOption
   if (wire.has_max_sequences_per_microbatch()) {
     pass.max_sequences_per_microbatch = wire.max_sequences_per_microbatch();
   }
+  if (wire.has_sequence_count_multiple()) {
+    pass.sequence_count_multiple = ZeroAsOne(wire.sequence_count_multiple());
+  }
   pass.ignore_mini_batches = wire.ignore_mini_batches();
   pass.forward_only = wire.forward_only();
   pass.ignore_shared_prefixes = wire.ignore_shared_prefixes();
@@ -258,20 +261,6 @@ absl::Status CheckLoadNames(const v1::Manifest& manifest) {
     absl::Status status =
         CheckId(absl::StrCat("manifest.loads[", i, "].name"), manifest.loads(i).name());
     if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
-// What the contract names and this version does not plan.
-absl::Status CheckPlanned(const v1::PlanBatchRequest& request) {
-  const auto missing = [](absl::string_view field) {
-    return absl::UnimplementedError(
-        absl::StrCat(field, " is set, which this version does not plan; leave it unset"));
-  };
-  for (int i = 0; i < request.passes_size(); ++i) {
-    const std::string where = absl::StrCat("passes[", i, "]");
-    const v1::Pass& pass = request.passes(i);
-    if (pass.has_sequence_count_multiple()) return missing(where + ".sequence_count_multiple");
   }
   return absl::OkStatus();
 }
@@ -312,7 +301,6 @@ absl::StatusOr<ParsedRequest> Parse(const v1::PlanBatchRequest& request, bool re
   options.synchronization = DefaultSynchronization(options.topology);
   options.cost_model = DefaultCosts(options.topology);
   absl::Status status = FirstError({
-      CheckPlanned(request),
       CheckId("job_id", request.job_id()),
       CheckId("request_id", request.request_id()),
       CheckLoadNames(request.manifest()),

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/planner/pass/bundles.h"
 #include "server/planner/pass/pass_checks.h"
 #include "server/planner/request/cancellation.h"
+#include "server/planner/request/count_multiples.h"
 
 namespace batchplan {
 namespace {
@@ -83,6 +85,9 @@ absl::StatusOr<Pass> Pass::Create(const Manifest& manifest, const PlanOptions& o
     if (!std::ranges::all_of(pass.phases_, &LoadPhase::dealt)) {
       pass.without_phases_ = std::make_shared<const Pass>(pass.Plain(/*with_phases=*/false));
     }
+    if (pass.row_multiple() > 1) {
+      pass.without_multiple_ = std::make_shared<const Pass>(pass.plain_->WithoutMultiples());
+    }
   }
   return pass;
 }
@@ -116,6 +121,7 @@ Pass::Pass(const Manifest& manifest, const PlanOptions& options, size_t index,
       groups_(&groups),
       prefixes_(options_->ignore_shared_prefixes || prefixes.empty() ? nullptr : &prefixes),
       loads_(&loads),
+      rank_multiple_(RankMultipleOf(options)),
       counts_(CountRuleOf(options.topology, options.pipeline, *options_)),
       planned_(planned.lengths),
       keeps_kinds_(options_->kinds_per_slot != KindsPerSlot::kAny &&
@@ -171,6 +177,7 @@ bool Pass::HasPhase(const LoadCost& cost) const {
 
 Pass Pass::Plain(bool with_phases) const {
   Pass plain = *this;
+  plain.is_plain_ = true;
   plain.limits_.clear();
   plain.phases_.clear();
   plain.load_costs_ = CostsOfLoads(PricesOfLoads(with_phases, /*dealt=*/false));
@@ -279,6 +286,9 @@ Pass Pass::With(Effort effort) const {
   if (without_phases_ != nullptr) {
     other.without_phases_ = std::make_shared<Pass>(without_phases_->With(effort));
   }
+  if (without_multiple_ != nullptr) {
+    other.without_multiple_ = std::make_shared<Pass>(without_multiple_->With(effort));
+  }
   return other;
 }
 
@@ -289,6 +299,11 @@ Pass Pass::With(const PassOptions& method) const {
   if (plain_ != nullptr) other.plain_ = std::make_shared<Pass>(plain_->With(method));
   if (without_phases_ != nullptr) {
     other.without_phases_ = std::make_shared<Pass>(without_phases_->With(method));
+  }
+  if (without_multiple_ != nullptr) {
+    PassOptions any = method;
+    any.sequence_count_multiple = 1;
+    other.without_multiple_ = std::make_shared<Pass>(without_multiple_->With(any));
   }
   return other;
 }
@@ -304,6 +319,10 @@ Pass Pass::OfOneKind(bool may_be_empty, const CountRule& counts) const {
   if (without_phases_ != nullptr) {
     other.without_phases_ =
         std::make_shared<Pass>(without_phases_->OfOneKind(may_be_empty, counts));
+  }
+  if (without_multiple_ != nullptr) {
+    other.without_multiple_ =
+        std::make_shared<Pass>(without_multiple_->OfOneKind(may_be_empty, counts));
   }
   return other;
 }
@@ -334,15 +353,28 @@ std::optional<Pass> Pass::OnOneSize(size_t size) const {
 
 bool Pass::may_deal_bins() const {
   return options_->layout == Layout::kPacked && !options_->keeps_counts() &&
-         (!groups_keep_rank_ || groups_keep_microbatch_);
+         !units_are_lists_of_items();
+}
+
+Pass Pass::WithoutMultiples() const {
+  PassOptions options = *options_;
+  options.sequence_count_multiple = 1;
+  Pass other = With(options);
+  other.rank_multiple_ = 1;
+  return other;
 }
 
 SequenceLists Pass::UnitLists(std::span<const SequenceIndex> sequences) const {
-  return groups_keep_rank_ ? groups_->Together(sequences) : SequenceLists::Singles(sequences);
+  return Bundled(
+      *this, groups_keep_rank_ ? groups_->Together(sequences) : SequenceLists::Singles(sequences),
+      rank_multiple_);
 }
 
 SequenceLists Pass::ItemLists(std::span<const SequenceIndex> sequences) const {
-  return groups_keep_microbatch_ ? groups_->Together(sequences) : SequenceLists::Singles(sequences);
+  return Bundled(
+      *this,
+      groups_keep_microbatch_ ? groups_->Together(sequences) : SequenceLists::Singles(sequences),
+      row_multiple());
 }
 
 Units Pass::UnitsOf(std::span<const SequenceIndex> sequences) const {
@@ -409,7 +441,7 @@ Items Pass::ItemsFrom(SequenceLists lists) const {
     if (some_run_alone_) items.whole_lengths.push_back(whole);
     items.costs.push_back(of_item);
   }
-  if (groups_keep_microbatch_) {
+  if (items_are_lists()) {
     items.counts.reserve(lists.size());
     for (size_t item = 0; item < lists.size(); ++item) {
       items.counts.push_back(static_cast<uint32_t>(lists[item].size()));

@@ -177,10 +177,11 @@ class Pass {
   Pass OfOneKind(bool may_be_empty, const CountRule& counts) const;
 
   // Whether rows depend on more than the sums of their sequences' tokens and costs, so that
-  // rows/solve_rows.h makes them: prefixes, limits or phases.
+  // rows/solve_rows.h makes them: prefixes, limits, phases or a multiple of sequences.
   bool is_joint() const {
     return options_->layout == Layout::kPacked &&
-           (prefixes_ != nullptr || !limits_.empty() || !phases_.empty());
+           (prefixes_ != nullptr || !limits_.empty() || !phases_.empty() ||
+            (row_multiple() > 1 && !is_plain_));
   }
   // Only of such a pass: this one as if it shared nothing and had a budget of tokens alone, phases
   // that are not dealt being part of all costs. Null if Create refuses that, as groups that stay in
@@ -188,6 +189,8 @@ class Pass {
   const Pass* plain() const { return plain_.get(); }
   // The same where phases cost nothing. Null if that is the same pass.
   const Pass* without_phases() const { return without_phases_.get(); }
+  // plain() with any number of sequences in a micro-batch. Null if that is the same pass.
+  const Pass* without_multiple() const { return without_multiple_.get(); }
   // Whether a sequence is longer than micro-batches hold, or has more of a load, so that it runs
   // alone.
   bool RunsAlone(SequenceIndex sequence) const {
@@ -203,6 +206,17 @@ class Pass {
   // Whether groups go to one rank, and to one micro-batch, as a whole.
   bool groups_keep_rank() const { return groups_keep_rank_; }
   bool groups_keep_microbatch() const { return groups_keep_microbatch_; }
+  // What divides the sequences of each micro-batch, and those of each rank in a mini-batch, as
+  // several passes may ask for it.
+  uint32_t row_multiple() const { return options_->sequence_count_multiple; }
+  uint32_t rank_multiple() const { return rank_multiple_; }
+  // This pass with any number of sequences in a micro-batch.
+  Pass WithoutMultiples() const;
+  // Whether an item may have more than one sequence, and whether a unit more than one item.
+  bool items_are_lists() const { return groups_keep_microbatch_ || row_multiple() > 1; }
+  bool units_are_lists_of_items() const {
+    return (groups_keep_rank_ && !groups_keep_microbatch_) || rank_multiple_ != row_multiple();
+  }
   // Whether packed bins may go to ranks whole, whatever is in them.
   bool may_deal_bins() const;
 
@@ -295,6 +309,9 @@ class Pass {
   std::shared_ptr<const std::vector<bool>> above_limits_;
   std::shared_ptr<const Pass> plain_;
   std::shared_ptr<const Pass> without_phases_;
+  std::shared_ptr<const Pass> without_multiple_;
+  bool is_plain_ = false;
+  uint32_t rank_multiple_;
   CountRule counts_;
   std::span<const uint32_t> planned_;
   std::vector<AlignedLengths> aligned_;

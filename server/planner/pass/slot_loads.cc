@@ -46,6 +46,16 @@ std::vector<SequenceIndex> SequencesOfSlot(const SequenceLists& microbatches, si
 }
 
 bool KeepsLimits(const Pass& pass, const SequenceLists& microbatches, size_t slots) {
+  for (size_t m = 0; m < microbatches.size() && pass.row_multiple() > 1; ++m) {
+    if (microbatches[m].size() % pass.row_multiple() != 0) return false;
+  }
+  if (pass.rank_multiple() != pass.row_multiple()) {
+    for (size_t first = 0; first < microbatches.size(); first += slots) {
+      size_t of_rank = 0;
+      for (size_t m = first; m < first + slots; ++m) of_rank += microbatches[m].size();
+      if (of_rank % pass.rank_multiple() != 0) return false;
+    }
+  }
   for (const LoadBudget& limit : pass.limits()) {
     if (limit.dealt) {
       for (size_t slot = 0; slot < slots; ++slot) {

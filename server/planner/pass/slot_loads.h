@@ -34,7 +34,7 @@ DealtItems DealItems(const Loads& loads, size_t load, std::span<const SequenceIn
 std::vector<SequenceIndex> SequencesOfSlot(const SequenceLists& microbatches, size_t slots,
                                            size_t slot);
 
-// Whether all of the pass's limits hold.
+// Whether all of the pass's limits on loads hold, and its multiple of sequences.
 bool KeepsLimits(const Pass& pass, const SequenceLists& microbatches, size_t slots);
 
 // What each phase costs micro-batches, in the order of pass.phases(), each parallel to

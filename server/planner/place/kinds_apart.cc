@@ -35,6 +35,31 @@ std::string NameOf(const Pass& pass, const KindClass& own) {
              : absl::StrCat("kind ", own.kind);
 }
 
+// Where others run together, as many of kind 0 with them as make them a multiple: the shortest.
+void FillWithText(const Pass& pass, std::map<uint32_t, KindClass, std::greater<>>& classes) {
+  const auto text = classes.find(0);
+  if (pass.options().kinds_per_slot != KindsPerSlot::kTogether || classes.size() != 2 ||
+      text == classes.end() || pass.groups_keep_microbatch()) {
+    return;
+  }
+  std::vector<SequenceIndex>& others = classes.begin()->second.sequences;
+  std::vector<SequenceIndex>& riders = text->second.sequences;
+  const size_t rest = others.size() % pass.rank_multiple();
+  const size_t missing = rest == 0 ? 0 : pass.rank_multiple() - rest;
+  if (missing > riders.size()) return;
+  std::vector<SequenceIndex> shortest = riders;
+  std::ranges::stable_sort(
+      shortest, {}, [&](SequenceIndex sequence) { return pass.aligned()[sequence.value()]; });
+  shortest.resize(missing);
+  std::ranges::sort(shortest);
+  others.insert(others.end(), shortest.begin(), shortest.end());
+  std::ranges::sort(others);
+  std::erase_if(riders, [&](SequenceIndex sequence) {
+    return std::ranges::binary_search(shortest, sequence);
+  });
+  if (riders.empty()) classes.erase(text);
+}
+
 std::vector<uint32_t> InOrder(size_t ranks) {
   std::vector<uint32_t> order(ranks);
   std::iota(order.begin(), order.end(), 0u);
@@ -60,6 +85,7 @@ std::vector<KindClass> ClassesOf(const Pass& pass, std::span<const SequenceIndex
     own.kind = kind;
     own.sequences.push_back(sequence);
   }
+  FillWithText(pass, classes);
   std::vector<KindClass> all;
   all.reserve(classes.size());
   for (auto& [kind, own] : classes) all.push_back(std::move(own));
@@ -93,10 +119,19 @@ bool KeepsKinds(const Pass& pass, const SequenceLists& microbatches, size_t slot
 absl::Status CheckClasses(const Pass& pass, std::span<const KindClass> classes,
                           absl::string_view where) {
   for (const KindClass& own : classes) {
-    if (own.sequences.size() >= pass.ranks() || (own.kind == 0 && pass.allow_empty())) continue;
+    if (own.sequences.size() % pass.rank_multiple() != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, " has ", own.sequences.size(), " sequences of ", NameOf(pass, own),
+                       ", which kinds_per_slot keeps apart and sequence_count_multiple ",
+                       pass.rank_multiple(), " does not divide"));
+    }
+    if (own.sequences.size() >= size_t{pass.ranks()} * pass.rank_multiple() ||
+        (own.kind == 0 && pass.allow_empty()))
+      continue;
     return absl::InvalidArgumentError(absl::StrCat(
         where, " has ", own.sequences.size(), " sequences of ", NameOf(pass, own),
-        ", but kinds_per_slot asks for one on each rank of data_parallel ", pass.ranks(),
+        ", but kinds_per_slot asks for ", pass.rank_multiple(), " on each rank of data_parallel ",
+        pass.ranks(),
         " in every slot that has any; give more, such as a dummy for each rank that has none"));
   }
   return absl::OkStatus();

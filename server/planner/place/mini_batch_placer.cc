@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "server/planner/packing/even_counts.h"
+#include "server/planner/pass/bundles.h"
 #include "server/planner/pass/mini_batch_items.h"
 #include "server/planner/pass/order.h"
 #include "server/planner/pass/slot_loads.h"
@@ -158,7 +159,7 @@ absl::StatusOr<Placement> MiniBatchPlacer::PlaceKindsApart(
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceByKinds(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
   // Kinds apart may come to other ranks, and to other counts.
-  const bool tears = (lead_->groups_keep_rank() && !lead_->groups_keep_microbatch()) ||
+  const bool tears = lead_->units_are_lists_of_items() ||
                      first_.options().sequence_counts == EqualCounts::kWithinOne;
   absl::StatusOr<Placement> best = absl::InvalidArgumentError("");
   if (!tears) best = PlaceKindsApart(k, mini_batch);
@@ -192,6 +193,10 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceByKinds(
 // By the sharding that is asked for, or otherwise.
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceAnywhere(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
+  if (lead_->rank_multiple() > 1) {
+    absl::Status fits = CheckBundles(*lead_, lead_->ItemsOf(mini_batch), lead_->WhereOf(k));
+    if (!fits.ok()) return fits;
+  }
   if (!first_.given_ranks().empty()) return PlaceAsGiven(k, mini_batch);
   if (lead_->keeps_kinds()) return PlaceByKinds(k, mini_batch);
   const Sharding sharding = first_.options().sharding;
@@ -216,7 +221,7 @@ void MiniBatchPlacer::AddTreePresets(std::span<const SequenceIndex> mini_batch,
                                      std::vector<Placement>& placements) const {
   PassOptions options = lead_->options();
   if (lead_->effort() == Effort::kFast || options.keeps_counts() || lead_->groups_keep_rank() ||
-      !TriesReferences(lead_->effort(), mini_batch.size())) {
+      lead_->rank_multiple() > 1 || !TriesReferences(lead_->effort(), mini_batch.size())) {
     return;
   }
   for (const Sharding sharding :
@@ -238,7 +243,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceTrees(
   }
   const SearchContext context = ContextOf(k, lead_->WhereOf(k));
   std::vector<Placement> others;
-  for (const Pass* plain : {lead_->plain(), lead_->without_phases()}) {
+  for (const Pass* plain : {lead_->plain(), lead_->without_phases(), lead_->without_multiple()}) {
     if (plain == nullptr) continue;
     const Allowance::Part part(allowance_, 2 * passes_.size());
     const MiniBatchPlacer placer({plain}, *plain, seed_, sequences_, allowance_);
@@ -555,8 +560,12 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Fill(size_t k, MiniBatchPlac
 
 absl::Status CheckPossible(const Pass& pass, std::span<const SequenceIndex> sequences,
                            absl::string_view where) {
-  if (pass.allow_empty()) return absl::OkStatus();
   const MiniBatchItems mini_batch(pass, sequences);
+  if (pass.rank_multiple() > 1) {
+    absl::Status fits = CheckBundles(pass, mini_batch.get(), where);
+    if (!fits.ok()) return fits;
+  }
+  if (pass.allow_empty()) return absl::OkStatus();
   const size_t items = mini_batch.get().size();
   const uint64_t fewest = FewestMicrobatchesPerRank(pass, mini_batch);
   if (fewest > items / pass.ranks()) return TooFewItems(pass, items, fewest, where);

@@ -259,6 +259,12 @@ MiniBatchBounds BoundsOfKinds(const Pass& pass, std::span<const SequenceIndex> m
 MiniBatchBounds BoundsOf(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                          const Placement& placement, const Allowance& allowance) {
   if (pass.sizes_differ()) return BoundsOfGroups(pass, mini_batch, allowance);
+  if (pass.rank_multiple() > 1) {
+    // What is proven is so of the lists that were put together.
+    Placement of_any;
+    of_any.slots = placement.slots;
+    return BoundsOf(pass.WithoutMultiples(), mini_batch, of_any, allowance);
+  }
   if (pass.keeps_kinds()) return BoundsOfKinds(pass, mini_batch, placement, allowance);
   const MiniBatchItems items(pass, mini_batch);
   if (pass.prefixes() != nullptr) return BoundsOfTrees(pass, items);

@@ -12,6 +12,20 @@ std::string Count(uint64_t count, bool groups) {
   return absl::StrCat(count, groups ? " group" : " sequence", count == 1 ? "" : "s");
 }
 
+// What micro-batches are made of.
+std::string CountItems(const Pass& pass, uint64_t items) {
+  if (pass.row_multiple() == 1) return Count(items, pass.groups_keep_microbatch());
+  return absl::StrCat(items, " times ", pass.row_multiple(),
+                      " sequences (sequence_count_multiple)");
+}
+
+// What ranks are made of.
+std::string CountUnits(const Pass& pass, uint64_t units) {
+  if (pass.rank_multiple() == 1) return Count(units, pass.groups_keep_rank());
+  return absl::StrCat(units, " times ", pass.rank_multiple(),
+                      " sequences (sequence_count_multiple)");
+}
+
 // What decides on the micro-batches of each rank.
 std::string Limits(const Pass& pass) {
   const PassOptions& options = pass.options();
@@ -36,12 +50,18 @@ std::string Limits(const Pass& pass) {
 absl::Status TooFewItems(const Pass& pass, size_t items, uint64_t per_rank,
                          absl::string_view where) {
   return absl::InvalidArgumentError(
-      absl::StrCat(where, " has ", Count(items, pass.groups_keep_microbatch()), ", but needs ",
-                   per_rank * pass.ranks(), " micro-batches of one or more, ", per_rank,
-                   " on each rank of data_parallel ", pass.ranks(), " (", Limits(pass), ")"));
+      absl::StrCat(where, " has ", CountItems(pass, items), ", but needs ", per_rank * pass.ranks(),
+                   " micro-batches of one or more, ", per_rank, " on each rank of data_parallel ",
+                   pass.ranks(), " (", Limits(pass), ")"));
 }
 
 absl::Status TooFewGroups(const Pass& pass, size_t groups, absl::string_view where) {
+  if (pass.rank_multiple() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, " has ", groups, " times ", pass.rank_multiple(),
+                     " sequences (sequence_count_multiple), but data_parallel is ", pass.ranks(),
+                     "; lower one of these, or set allow_empty_microbatches"));
+  }
   return absl::InvalidArgumentError(
       absl::StrCat(where, " has ", Count(groups, true),
                    " that mini_batches.groups keeps on one rank each, but data_parallel is ",
@@ -50,19 +70,19 @@ absl::Status TooFewGroups(const Pass& pass, size_t groups, absl::string_view whe
 
 absl::Status TooFewItemsOnRank(const Pass& pass, size_t rank, size_t items, uint64_t slots,
                                absl::string_view where) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      where, ": rank ", rank, " has ", Count(items, pass.groups_keep_microbatch()), ", but needs ",
-      slots, " micro-batches of one or more, as every rank of data_parallel ", pass.ranks(), " (",
-      Limits(pass), ")"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, ": rank ", rank, " has ", CountItems(pass, items), ", but needs ", slots,
+                   " micro-batches of one or more, as every rank of data_parallel ", pass.ranks(),
+                   " (", Limits(pass), ")"));
 }
 
 absl::Status TooFewSlots(const Pass& pass, size_t fullest, uint64_t needed, size_t poorest,
                          size_t items, uint64_t slots, absl::string_view where) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(where, ": rank ", fullest, " needs ", needed, " micro-batches, but rank ",
-                   poorest, " has ", Count(items, pass.groups_keep_microbatch()), ", so that ",
-                   slots, " are the most that every rank of data_parallel ", pass.ranks(),
-                   " can have (", Limits(pass), ")"));
+  return absl::InvalidArgumentError(absl::StrCat(where, ": rank ", fullest, " needs ", needed,
+                                                 " micro-batches, but rank ", poorest, " has ",
+                                                 CountItems(pass, items), ", so that ", slots,
+                                                 " are the most that every rank of data_parallel ",
+                                                 pass.ranks(), " can have (", Limits(pass), ")"));
 }
 
 absl::Status TooManyEmpty(const Pass& pass, uint64_t slots, absl::string_view where) {
@@ -74,8 +94,8 @@ absl::Status TooManyEmpty(const Pass& pass, uint64_t slots, absl::string_view wh
 
 absl::Status UnitsDontDivide(const Pass& pass, size_t units, absl::string_view where) {
   return absl::InvalidArgumentError(
-      absl::StrCat(where, " has ", Count(units, pass.groups_keep_rank()), ", which data_parallel ",
-                   pass.ranks(), " does not divide, but sharding is SHARDING_STRIDE_SORTED"));
+      absl::StrCat(where, " has ", CountUnits(pass, units), ", which data_parallel ", pass.ranks(),
+                   " does not divide, but sharding is SHARDING_STRIDE_SORTED"));
 }
 
 absl::Status SequencesDontDivide(const Pass& pass, uint64_t sequences, absl::string_view where) {
@@ -91,7 +111,7 @@ absl::Status GroupsDontDivide(const Pass& pass, size_t groups, uint64_t sequence
                                 ? absl::StrCat("exactly ", Count(each, false))
                                 : absl::StrCat(each, " or ", Count(each + 1, false));
   return absl::InvalidArgumentError(absl::StrCat(
-      where, " has ", Count(groups, true),
+      where, " has ", CountUnits(pass, groups),
       " that stay on one rank, and no way was found to give each rank of data_parallel ",
       pass.ranks(), " ", share, ", but ", AskedAs(pass.options().sequence_counts)));
 }

@@ -6,7 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "server/planner/padded/splits.h"
+#include "server/planner/pass/bundles.h"
 #include "server/planner/pass/pass.h"
 #include "server/planner/ranks/conflicts.h"
 #include "server/planner/ranks/fill_bins.h"
@@ -67,6 +69,11 @@ class RankFiller {
       const Allowance::Part part(allowance_, shares_.size() - rank + 1);
       Rank& own = ranks_.emplace_back();
       own.items = pass_.ItemsOf(shares_[rank]);
+      if (pass_.rank_multiple() > 1) {
+        absl::Status fits =
+            CheckBundles(pass_, own.items, absl::StrCat(context_.where, ": rank ", rank));
+        if (!fits.ok()) return fits;
+      }
       if (padded_) {
         own.sorted.emplace(own.items);
         own.drafted = DraftPadded(pass_, *own.sorted);
@@ -174,7 +181,7 @@ class RankFiller {
 
   // Whether each position of the sorted orders is within the limits on all ranks.
   bool FitAlone(const std::vector<PaddedItems>& ranks) const {
-    if (!pass_.groups_keep_microbatch()) return true;
+    if (!pass_.items_are_lists()) return true;
     for (size_t position = 0; position < ranks.front().size(); ++position) {
       uint32_t width = 0;
       uint32_t count = 0;
@@ -220,7 +227,7 @@ absl::StatusOr<Placement> FillRanks(const Pass& pass, const SequenceLists& share
 // one of them, but for those with as many sequences as they may have. Nobody has proven that of
 // PACKER_KARMARKAR_KARP, which begins with as few as the bounds allow.
 bool MayRunShort(const Pass& pass, const SequenceLists& shares) {
-  if (pass.options().layout == Layout::kPadded || pass.groups_keep_microbatch() ||
+  if (pass.options().layout == Layout::kPadded || pass.items_are_lists() ||
       !pass.limits().empty()) {
     return true;
   }

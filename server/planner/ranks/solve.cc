@@ -27,7 +27,7 @@ bool MayTakeAnyRank(const Pass& pass, size_t sequences) {
       pass.synchronization() == Synchronization::kLockstep || pass.pipeline() != nullptr;
   const bool divides =
       pass.options().sequence_counts == EqualCounts::kWithinOne || sequences % pass.ranks() == 0;
-  return shares_counts && !pass.groups_keep_rank() && divides;
+  return shares_counts && !pass.groups_keep_rank() && pass.rank_multiple() == 1 && divides;
 }
 
 class PackedSolver {
@@ -256,8 +256,7 @@ std::optional<MiniBatchPlacement> SolvePacked(const Pass& pass, const MiniBatchI
 
 std::optional<MiniBatchPlacement> SolvePadded(const Pass& pass, const MiniBatchItems& mini_batch,
                                               const Allowance& allowance) {
-  const bool bound_to_ranks =
-      pass.options().keeps_counts() || (pass.groups_keep_rank() && !pass.groups_keep_microbatch());
+  const bool bound_to_ranks = pass.options().keeps_counts() || pass.units_are_lists_of_items();
   if (bound_to_ranks) return std::nullopt;
   return PaddedSolver(pass, mini_batch.get(), allowance).Run();
 }

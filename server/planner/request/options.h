@@ -222,6 +222,8 @@ struct PassOptions {
   uint32_t microbatch_count_multiple = 1;
   // 0: no limit.
   uint32_t max_sequences_per_microbatch = 0;
+  // Of the sequences of each micro-batch.
+  uint32_t sequence_count_multiple = 1;
   BalanceOn balance_on = BalanceOn::kCost;
   Layout layout = Layout::kPacked;
   // For the packed layout.

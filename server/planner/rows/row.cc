@@ -24,7 +24,7 @@ double ExcessOf(const RowItems& items, const Row& bin) {
   double excess = 0;
   const std::span<const SearchedLoad> searched = items.searched_loads();
   for (size_t i = 0; i < searched.size(); ++i) {
-    if (bin.loads[i] > searched[i].most) excess += bin.loads[i] / searched[i].most - 1;
+    excess += searched[i].ExcessOf(bin.loads[i]);
   }
   return excess;
 }

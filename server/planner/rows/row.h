@@ -26,7 +26,8 @@ struct Row {
 // What the bin takes with its phases.
 double CostWithPhases(const RowItems& items, const Row& bin);
 
-// By how much the bin is above limits of loads, in parts of these; what runs alone is not.
+// By how much the bin is above limits of loads, or off a multiple of sequences, in parts of these;
+// what runs alone is not.
 double ExcessOf(const RowItems& items, const Row& bin);
 
 // Whether the bin has room for so much of the searched loads.

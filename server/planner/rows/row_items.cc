@@ -60,11 +60,21 @@ void RowItems::AddLoads(const Pass& pass) {
   for (const LoadPhase& phase : pass.phases()) {
     if (!phase.dealt) searched(phase.load).per_unit = phase.per_unit;
   }
+  if (pass.row_multiple() > 1) {
+    searched_.push_back({.load = std::nullopt,
+                         .most = std::numeric_limits<double>::infinity(),
+                         .per_unit = 0,
+                         .multiple = static_cast<double>(pass.row_multiple())});
+  }
   for (uint32_t item = 0; item < size() && !searched_.empty(); ++item) {
     for (const SearchedLoad& load : searched_) {
+      if (!load.load) {
+        loads_.push_back(count(item));
+        continue;
+      }
       double sum = 0;
       for (uint32_t i = 0; i < count(item); ++i) {
-        sum += pass.loads().Of(load.load, (*tree_)[first_[item] + i]);
+        sum += pass.loads().Of(*load.load, (*tree_)[first_[item] + i]);
       }
       loads_.push_back(sum);
     }

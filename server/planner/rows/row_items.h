@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -36,18 +37,32 @@ struct PathCost {
   double per_microbatch;
 };
 
-// A load that rows of a pass are searched by: one that is limited, or that has a phase of its own
-// in which ranks wait for each other.
+// What rows of a pass are searched by: a load that is limited, or that has a phase of its own in
+// which ranks wait for each other; or the number of their sequences, where that is to be a
+// multiple.
 struct SearchedLoad {
-  size_t load = 0;
+  // None: the number of sequences.
+  std::optional<size_t> load;
   // Infinite without a limit.
   double most = 0;
   // In the units of PathCost; 0 without a phase.
   double per_unit = 0;
+  // 0: any sum is right.
+  double multiple = 0;
+
+  // By how much a sum is beyond the limit, or off the multiple, in parts of these.
+  double ExcessOf(double sum) const {
+    double excess = sum > most ? sum / most - 1 : 0;
+    if (multiple > 0) {
+      const double rest = std::fmod(sum, multiple);
+      excess += std::min(rest, multiple - rest) / multiple;
+    }
+    return excess;
+  }
 };
 
 // Sums of the searched loads, in their order.
-using LoadSums = std::array<double, kMaxLoads>;
+using LoadSums = std::array<double, kMaxLoads + 1>;
 
 // What goes to one row as a whole: a leaf or, where groups stay in one micro-batch, a group, whose
 // leaves then follow each other. Items are numbered in depth-first order.

@@ -92,9 +92,7 @@ struct LoadsOutlook {
   double Excess(const LoadSums& x, const LoadSums& y) const {
     double sum = 0;
     for (size_t load = 0; load < searched.size(); ++load) {
-      const double most = searched[load].most;
-      if (x[load] > most) sum += x[load] / most - 1;
-      if (y[load] > most) sum += y[load] / most - 1;
+      sum += searched[load].ExcessOf(x[load]) + searched[load].ExcessOf(y[load]);
     }
     return sum;
   }

@@ -69,17 +69,17 @@ constexpr size_t kMostForAllStarts = 8192;
 // And have no more pairs looked at than this many.
 constexpr size_t kMostForPairs = 16384;
 
-class TreeSolver {
+class RowSolver {
  public:
-  TreeSolver(const Pass& pass, std::span<const SequenceIndex> sequences,
-             std::span<const uint32_t> rank_of, const SearchContext& context)
+  RowSolver(const Pass& pass, std::span<const SequenceIndex> sequences,
+            std::span<const uint32_t> rank_of, const SearchContext& context)
       : pass_(pass),
         sequences_(sequences),
         context_(context),
         tree_(pass, sequences),
         items_(RowItems::Create(pass, tree_)),
         groups_keep_rank_(pass.groups_keep_rank() && !pass.groups_keep_microbatch()),
-        has_limits_(!pass.limits().empty()),
+        may_exceed_(!pass.limits().empty() || pass.row_multiple() > 1),
         deals_within_limits_(pass.deals_within_limits()),
         fixed_slots_(deals_within_limits_ ||
                      !std::ranges::all_of(pass.phases(), &LoadPhase::dealt)) {
@@ -125,7 +125,8 @@ class TreeSolver {
  private:
   // Not if plain passes know all that rows cost, and what they make is within limits.
   bool NeedsSearch(const std::vector<Placement>& others) const {
-    const bool is_plain = pass_.prefixes() == nullptr && pass_.without_phases() == nullptr;
+    const bool is_plain = pass_.prefixes() == nullptr && pass_.without_phases() == nullptr &&
+                          pass_.row_multiple() == 1;
     return !is_plain || std::ranges::none_of(others, [&](const Placement& other) {
       return KeepsLimits(pass_, other.microbatches, other.slots);
     });
@@ -143,7 +144,7 @@ class TreeSolver {
                      static_cast<double>(std::min<size_t>(items_->size(), kMostForPairs))));
     // All of them a little, the best in earnest.
     for (RowSearch& start : starts) {
-      if (has_limits_) start.KeepLimits(context_.allowance);
+      if (may_exceed_) start.KeepLimits(context_.allowance);
       start.Improve(pairs / 128, context_.allowance);
     }
     SortByTime(starts);
@@ -282,7 +283,7 @@ class TreeSolver {
     // More than others need are of no use, but for whole subtrees.
     uint64_t enough = 0;
     for (const Placement& other : others) enough = std::max<uint64_t>(enough, other.slots);
-    if (enough == 0 || enough > most || has_limits_) enough = most;
+    if (enough == 0 || enough > most || may_exceed_) enough = most;
     int more = items_->size() > kMostForAllStarts || !items_->shares() ? 0 : effort.more_slots;
     uint64_t slots = FewestSlots();
     if (pass_.pipeline() != nullptr) {
@@ -340,7 +341,7 @@ class TreeSolver {
       if ((!few && size.cost != 1) || (is_fast && !size.is_quick)) continue;
       if (context_.allowance.stop_requested()) return;
       const std::vector<TreePiece> pieces = PiecesOf(size, mean);
-      if (is_free && few && size.is_large && shares && !has_limits_ && !fixed_slots_) {
+      if (is_free && few && size.is_large && shares && !may_exceed_ && !fixed_slots_) {
         std::optional<std::vector<Row>> balanced =
             BalancePieces(pass_, *items_, terms, pieces, context_.allowance);
         if (balanced) {
@@ -364,7 +365,7 @@ class TreeSolver {
         if (bins) AddStart(*std::move(bins), slots, starts);
       }
     }
-    if (!is_free || is_fast || !shares || has_limits_) return;
+    if (!is_free || is_fast || !shares || may_exceed_) return;
     std::optional<std::vector<Row>> runs = CutIntoRuns(*items_, terms);
     if (runs) AddStart(*std::move(runs), slots, starts);
   }
@@ -473,7 +474,8 @@ class TreeSolver {
   const std::optional<RowItems> items_;
   // And not in one row.
   const bool groups_keep_rank_;
-  const bool has_limits_;
+  // Whether rows may be above limits, or off a multiple, at first.
+  const bool may_exceed_;
   const bool deals_within_limits_;
   // Whether the step depends on which rows meet in a slot by more than their costs.
   const bool fixed_slots_;
@@ -489,7 +491,7 @@ class TreeSolver {
 std::vector<Placement> SolveRows(const Pass& pass, std::span<const SequenceIndex> sequences,
                                  std::span<const uint32_t> rank_of, std::vector<Placement> others,
                                  std::vector<Placement> presets, const SearchContext& context) {
-  return TreeSolver(pass, sequences, rank_of, context).Solve(std::move(others), std::move(presets));
+  return RowSolver(pass, sequences, rank_of, context).Solve(std::move(others), std::move(presets));
 }
 
 std::vector<uint32_t> RanksOf(const Placement& placement,

@@ -1,4 +1,4 @@
-// The balanced solver where sequences share: ranks, slots and rows together.
+// The balanced solver of joint passes: ranks, slots and rows together.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ROWS_SOLVE_ROWS_H_
 #define BATCHPLAN_SERVER_PLANNER_ROWS_SOLVE_ROWS_H_
@@ -19,8 +19,8 @@ namespace batchplan {
 // are put into rows whole, or in pieces of several sizes, for the fewest slots and a few more; the
 // best of these and of `others` are improved by moving and exchanging subtrees and sequences
 // between rows (row_search.h). Where `rank_of`, by place in `sequences`, is not empty, sequences
-// stay on these ranks. Those of `others` and `presets` that keep the limits of loads stay in the
-// answer.
+// stay on these ranks. Those of `others` and `presets` that keep the limits of loads, and
+// multiples, stay in the answer.
 std::vector<Placement> SolveRows(const Pass& pass, std::span<const SequenceIndex> sequences,
                                  std::span<const uint32_t> rank_of, std::vector<Placement> others,
                                  std::vector<Placement> presets, const SearchContext& context);

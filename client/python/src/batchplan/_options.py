@@ -349,6 +349,8 @@ class Pass:
     min_microbatches: int | None = None
     microbatch_count_multiple: int | None = None
     max_sequences: int | None = None
+    # What divides the number of sequences of each micro-batch.
+    sequence_count_multiple: int | None = None
     balance_on: str | None = None
     # Of packed rows.
     packer: str | None = None
@@ -382,6 +384,7 @@ class Pass:
             "min_microbatches": self.min_microbatches,
             "microbatch_count_multiple": self.microbatch_count_multiple,
             "max_sequences_per_microbatch": self.max_sequences,
+            "sequence_count_multiple": self.sequence_count_multiple,
         }
         flags = {
             "equal_sequence_counts": self.equal_sequence_counts,

@@ -233,7 +233,9 @@ def _timings(timings: list[MicroBatchTiming]) -> dict[str, Any]:
     """The timings of a report, and the names of their loads, in the order of the first one's."""
     for place, timing in enumerate(timings):
         if not isinstance(timing.loads, Mapping):
-            raise InvalidRequest(f"microbatches[{place}].loads is {timing.loads!r}; must be a mapping by name of the load")
+            raise InvalidRequest(
+                f"microbatches[{place}].loads is {timing.loads!r}; must be a mapping by name of the load"
+            )
     names = list(timings[0].loads) if timings else []
     ordered = []
     for place, timing in enumerate(timings):

@@ -81,7 +81,7 @@ class Request:
             {
                 **dict(loads),
                 **{
-                    name: numpy.bincount(sequences, values, minlength=len(self.lengths))
+                    name: numpy.bincount(sequences, values, len(self.lengths)).astype(numpy.float64, copy=False)
                     for name, (sequences, values) in items.items()
                 },
             },

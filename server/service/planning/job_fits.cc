@@ -76,7 +76,7 @@ bool TakesLoadCosts(const v1::PlanBatchRequest& request) {
 
 // The loads that the request costs, in its own order, with what is fitted for them; then those
 // fitted that its manifest has, where they cost anything and it can be planned with them.
-void SetLoads(const v1::PlanBatchRequest& request, v1::CostModel& model) {
+void SetPlannedLoads(const v1::PlanBatchRequest& request, v1::CostModel& model) {
   google::protobuf::RepeatedPtrField<v1::LoadCost> fitted;
   fitted.Swap(model.mutable_loads());
   const auto find = [](auto& loads, const std::string& name) {
@@ -184,7 +184,7 @@ absl::StatusOr<v1::CostModel> FittedCostModel(JobFits* fits, const v1::PlanBatch
                      " are needed; send ReportStep, and plan with other costs until then"));
   }
   v1::CostModel model = WireCosts(*fit, *costs);
-  SetLoads(request, model);
+  SetPlannedLoads(request, model);
   if (!HasCosts(model)) {
     return absl::InvalidArgumentError(
         absl::StrCat("cost_model.fitted is set, but of job \"", absl::CEscape(request.job_id()),

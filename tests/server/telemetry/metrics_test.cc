@@ -454,6 +454,7 @@ TEST(MetricsTest, TheCatalogIsWhatIsExported) {
                      absl::UnixEpoch());
   FitRecord fit;
   fit.seconds_exchanged_per_token.fill(1);
+  fit.seconds_per_load_unit = {{"patches", 1}};
   metrics.RecordJobFit("grpo", fit, absl::UnixEpoch());
   metrics.RecordJobStep("grpo", {.measured_seconds = 1}, absl::UnixEpoch());
   metrics.SetCertificateExpiry(absl::UnixEpoch());

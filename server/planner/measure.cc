@@ -70,16 +70,16 @@ Microbatch MicrobatchOf(const Pass& pass, const PassPlan& plan, size_t m, CostSu
       microbatch.true_tokens += length;
       microbatch.laid_tokens += length - shared;
       microbatch.aligned_tokens += length - shared;
-      sequences += cost.OfBranch(length, shared) + pass.OfLoads(sequence);
+      sequences += cost.OfBranch(length, shared) + pass.loads().InMicrobatch(sequence);
       continue;
     }
     const uint64_t aligned = AlignUp(length, multiple);
     microbatch.true_tokens += length;
     microbatch.laid_tokens += length;
     microbatch.aligned_tokens += aligned;
-    sequences += cost.OfSequence(aligned) + pass.OfLoads(sequence);
+    sequences += cost.OfSequence(aligned) + pass.loads().InMicrobatch(sequence);
     computation.Add(without_exchange.OfComputation(AlignUp(length, least_multiple)) +
-                    pass.OfAllLoads(sequence));
+                    pass.loads().OfAll(sequence));
   }
   const uint64_t width = plan.row_widths[m];
   const uint64_t budget = pass.options().max_tokens_per_microbatch;
@@ -217,12 +217,12 @@ std::pair<size_t, StepDuration> AddMiniBatch(const Pass& pass, const PassPlan& p
     place += microbatch.ranks;
   }
   std::vector<std::vector<Cost>> phases;
-  if (!pass.loads().empty() && !pass.sizes_differ()) {
+  if (!pass.loads().given().empty() && !pass.sizes_differ()) {
     const SequenceLists microbatches = MicrobatchesOf(plan, begin, m);
     phases = PhaseCosts(pass, microbatches, slots);
     loads_of_pass.Add(microbatches, slots, phases);
     for (size_t i = 0; i < phases.size(); ++i) {
-      if (!pass.phases()[i].dealt) loads.AddCosts(phases[i], slots);
+      if (!pass.loads().phases()[i].dealt) loads.AddCosts(phases[i], slots);
     }
   }
   loads.AddTo(totals);
@@ -317,7 +317,7 @@ void Measure(const Manifest& manifest, const Pass& pass, std::span<const MiniBat
           ? manifest.pad_to
           : *std::max_element(plan.sequence_lengths.begin(), plan.sequence_lengths.end());
   if (pass.prefixes() != nullptr) metrics.laid_tokens = totals.laid_tokens;
-  if (!pass.loads().empty() && !pass.sizes_differ()) metrics.loads = loads.Metrics();
+  if (!pass.loads().given().empty() && !pass.sizes_differ()) metrics.loads = loads.Metrics();
   metrics.naive_tokens = naive_width * plan.sequence_lengths.size();
   metrics.microbatches = static_cast<uint32_t>(plan.row_widths.size());
   metrics.lower_bound_microbatches =

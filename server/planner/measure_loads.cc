@@ -20,24 +20,25 @@ SequenceLists MicrobatchesOf(const PassPlan& plan, size_t begin, size_t end) {
   return microbatches;
 }
 
-LoadMeasure::LoadMeasure(const Pass& pass) : pass_(pass), sums_(pass.loads().size()) {}
+LoadMeasure::LoadMeasure(const Pass& pass) : pass_(pass), sums_(pass.loads().given().size()) {}
 
 std::vector<double> LoadMeasure::ValuesOf(size_t load, const SequenceLists& microbatches,
                                           uint32_t slots) const {
   std::vector<double> values(microbatches.size(), 0);
-  const bool dealt = std::ranges::any_of(
-      pass_.phases(), [&](const LoadPhase& phase) { return phase.load == load && phase.dealt; });
+  const bool dealt = std::ranges::any_of(pass_.loads().phases(), [&](const LoadPhase& phase) {
+    return phase.load == load && phase.dealt;
+  });
   if (!dealt) {
     for (size_t m = 0; m < values.size(); ++m) {
       for (const SequenceIndex sequence : microbatches[m]) {
-        values[m] += pass_.loads().Of(load, sequence);
+        values[m] += pass_.loads().given().Of(load, sequence);
       }
     }
     return values;
   }
   for (size_t slot = 0; slot < slots; ++slot) {
-    const DealtItems items =
-        DealItems(pass_.loads(), load, SequencesOfSlot(microbatches, slots, slot), pass_.ranks());
+    const DealtItems items = DealItems(pass_.loads().given(), load,
+                                       SequencesOfSlot(microbatches, slots, slot), pass_.ranks());
     for (size_t rank = 0; rank < items.sums.size(); ++rank) {
       values[rank * slots + slot] = items.sums[rank];
     }
@@ -76,7 +77,7 @@ void LoadMeasure::Add(const SequenceLists& microbatches, uint32_t slots,
     sums.busiest_ranks += busiest;
   }
   for (size_t i = 0; i < phases.size(); ++i) {
-    const LoadPhase& phase = pass_.phases()[i];
+    const LoadPhase& phase = pass_.loads().phases()[i];
     sums_[phase.load].separate_time += TimeOf(phase, phases[i], slots);
   }
 }
@@ -85,7 +86,7 @@ double LoadMeasure::AddedUp(size_t load) const {
   for (const LoadCost& cost : pass_.cost_model().loads) {
     const bool adds_up =
         cost.separate && !cost.dealt && pass_.synchronization() == Synchronization::kAccumulated;
-    if (adds_up && pass_.loads().name(load) == cost.load) {
+    if (adds_up && pass_.loads().given().name(load) == cost.load) {
       return cost.per_unit / pass_.topology().context_parallel * sums_[load].busiest_ranks;
     }
   }
@@ -98,7 +99,7 @@ std::vector<LoadMetrics> LoadMeasure::Metrics() const {
   for (size_t load = 0; load < sums_.size(); ++load) {
     const Sums& sums = sums_[load];
     metrics.push_back(
-        {.load = std::string(pass_.loads().name(load)),
+        {.load = std::string(pass_.loads().given().name(load)),
          .largest = sums.largest,
          .mean = sums.all / static_cast<double>(microbatches_),
          .rank_imbalance = sums.all == 0 ? 1 : sums.busiest_ranks / sums.all * pass_.ranks(),
@@ -109,18 +110,19 @@ std::vector<LoadMetrics> LoadMeasure::Metrics() const {
 
 std::vector<LoadRanks> ItemRanksOf(const Pass& pass, const PassPlan& plan) {
   std::vector<LoadRanks> all;
-  for (const LoadPhase& phase : pass.phases()) {
+  for (const LoadPhase& phase : pass.loads().phases()) {
     if (!phase.dealt) continue;
     LoadRanks& dealt = all.emplace_back();
-    dealt.load = std::string(pass.loads().name(phase.load));
-    dealt.ranks.assign(pass.loads().item_count(phase.load), 0);
+    dealt.load = std::string(pass.loads().given().name(phase.load));
+    dealt.ranks.assign(pass.loads().given().item_count(phase.load), 0);
     size_t begin = 0;
     for (const uint32_t slots : plan.microbatches_per_rank) {
       const size_t end = begin + size_t{slots} * pass.ranks();
       const SequenceLists microbatches = MicrobatchesOf(plan, begin, end);
       for (size_t slot = 0; slot < slots; ++slot) {
-        const DealtItems items = DealItems(
-            pass.loads(), phase.load, SequencesOfSlot(microbatches, slots, slot), pass.ranks());
+        const DealtItems items =
+            DealItems(pass.loads().given(), phase.load, SequencesOfSlot(microbatches, slots, slot),
+                      pass.ranks());
         for (size_t i = 0; i < items.items.size(); ++i) {
           dealt.ranks[items.items[i]] = items.ranks[i];
         }

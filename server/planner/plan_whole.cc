@@ -75,7 +75,7 @@ class PassPlans : public PlacementSink {
     bounds_[pass].push_back(BoundsOf(instance, sequences, placement, allowance_));
     if (allowance_.stop_requested()) return;
     // What meets in a slot is dealt together.
-    if (instance.deals_within_limits()) placement.whole_slots = true;
+    if (instance.loads().deals_within_limits()) placement.whole_slots = true;
     // Groups come in the order in which they run.
     if (!instance.sizes_differ()) {
       OrderMicrobatches(instance, instance.order(), placement, allowance_);

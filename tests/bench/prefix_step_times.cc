@@ -19,6 +19,7 @@
 #include "tests/bench/prefix_judge.h"
 #include "tests/bench/prefix_systems.h"
 #include "tests/bench/prefix_tree.h"
+#include "tests/bench/rank_microbatches.h"
 
 namespace batchplan::bench {
 namespace {
@@ -111,14 +112,8 @@ Planned PlannedBy(absl::string_view preset, Case& tested, uint32_t budget, uint3
   const Plan plan = MakePlan(tested.batch.manifest(), options).value();
   const std::clock_t end = std::clock();
   const PassPlan& pass = plan.passes[0];
-  RankMicrobatches microbatches(ranks);
-  for (size_t m = 0; m + 1 < pass.microbatch_offsets.size(); ++m) {
-    microbatches[m / pass.microbatches_per_rank[0]].emplace_back(
-        pass.sequence_index.begin() + pass.microbatch_offsets[m],
-        pass.sequence_index.begin() + pass.microbatch_offsets[m + 1]);
-  }
-  const double step_time =
-      StepTimeOf(tested, microbatches, budget, synchronization, preset.data(), shared);
+  const double step_time = StepTimeOf(tested, MicrobatchesOf(pass, ranks), budget, synchronization,
+                                      preset.data(), shared);
   if (std::abs(step_time / pass.metrics.predicted_step_time - 1) > 1e-9) {
     std::fprintf(stderr, "%s: a step time of %f, not %f\n", preset.data(), step_time,
                  pass.metrics.predicted_step_time);

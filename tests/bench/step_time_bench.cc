@@ -3,22 +3,24 @@
 //
 //   build/release/bench/step_time_bench [--seeds N] [--family NAME]
 //       [--pp LIST [--vpp LIST] | --dynamic_cp LIST [--per_microbatch TOKENS] | --one_size |
-//        --shared_prefixes]
+//        --shared_prefixes | --multimodal [--dp LIST] [--sequences N] [--effort NAME]]
 //
 // With --pp, on pipelines of so many stages (pipeline_step_times.h). With --dynamic_cp, on pools of
 // so many ranks whose context-parallel groups differ in size (dynamic_step_times.h). With
 // --one_size, of such groups beside ranks (one_size_step_times.h). With --shared_prefixes, of
-// batches whose sequences begin alike (prefix_step_times.h), which have families of their own. Else
-// one Markdown table a family and synchronization; each figure is over the seeds. A plan with
-// micro-batches over the token budget may be below the bound, which holds within the budget only.
+// batches whose sequences begin alike (prefix_step_times.h), which have families of their own. With
+// --multimodal, of batches with images (load_step_times.h), on so many ranks each, of so many
+// sequences, at this effort. Else one Markdown table a family and synchronization; each figure is
+// over the seeds. A plan with micro-batches over the token budget may be below the bound, which
+// holds within the budget only.
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,11 +33,15 @@
 #include "server/planner/packing/lower_bounds.h"
 #include "server/planner/request/presets.h"
 #include "tests/bench/dynamic_step_times.h"
+#include "tests/bench/geometric_mean.h"
 #include "tests/bench/length_family.h"
+#include "tests/bench/load_batches.h"
+#include "tests/bench/load_step_times.h"
 #include "tests/bench/one_size_step_times.h"
 #include "tests/bench/pipeline_step_times.h"
 #include "tests/bench/prefix_batches.h"
 #include "tests/bench/prefix_step_times.h"
+#include "tests/bench/rank_microbatches.h"
 #include "tests/support/generators.h"
 #include "tests/support/reference_systems.h"
 
@@ -115,19 +121,6 @@ Result Evaluate(const RankMicrobatches& plan, const Batch& batch, uint32_t budge
   return result;
 }
 
-RankMicrobatches MicrobatchesOf(const PassPlan& pass, uint32_t ranks) {
-  RankMicrobatches plan(ranks);
-  size_t m = 0;
-  for (auto& rank : plan) {
-    for (uint32_t slot = 0; slot < pass.microbatches_per_rank[0]; ++slot, ++m) {
-      const auto sequences = pass.sequence_index.begin();
-      rank.emplace_back(sequences + pass.microbatch_offsets[m],
-                        sequences + pass.microbatch_offsets[m + 1]);
-    }
-  }
-  return plan;
-}
-
 // Makes a plan of a batch.
 struct Method {
   std::string name;
@@ -144,7 +137,7 @@ Method PresetMethod(absl::string_view preset, Effort effort, std::string name) {
             options.passes.push_back(PresetPass(preset, options.topology).value());
             options.passes[0].max_tokens_per_microbatch = family.budget;
             const absl::StatusOr<Plan> plan = MakePlan({.lengths = batch.lengths}, options);
-            return MicrobatchesOf(plan.value().passes[0], family.ranks);
+            return bench::MicrobatchesOf(plan.value().passes[0], family.ranks);
           }};
 }
 
@@ -220,35 +213,16 @@ void PrintRow(absl::string_view name, const Family& family, const std::vector<Ba
               100 * certified, 100 * over_budget, milliseconds);
 }
 
-// How much faster our plans are, as sums of logarithms.
-class Speedups {
- public:
-  void Add(const std::vector<Result>& ours, const std::vector<Result>& theirs) {
-    for (size_t i = 0; i < ours.size(); ++i) {
-      sum_ += std::log(static_cast<double>(theirs[i].step_time) /
-                       static_cast<double>(ours[i].step_time));
-      ++count_;
-    }
-  }
-  void Add(const Speedups& other) {
-    sum_ += other.sum_;
-    count_ += other.count_;
-  }
-  // The geometric mean.
-  double Mean() const { return std::exp(sum_ / count_); }
-
- private:
-  double sum_ = 0;
-  int count_ = 0;
-};
-
-struct FamilySpeedups {
+// How much faster our plans are.
+struct Speedups {
   std::string title;
-  Speedups over[std::size(kSystems)];
+  bench::GeometricMean over[std::size(kSystems)];
 };
 
-FamilySpeedups RunFamily(const Family& family, Synchronization synchronization, uint64_t seeds) {
-  FamilySpeedups speedups;
+// Adds the family's to `overall`.
+Speedups RunFamily(const Family& family, Synchronization synchronization, uint64_t seeds,
+                   Speedups& overall) {
+  Speedups speedups;
   speedups.title = absl::StrCat(
       family.name, synchronization == Synchronization::kLockstep ? ", lockstep" : ", accumulated");
   std::vector<Batch> batches;
@@ -266,33 +240,31 @@ FamilySpeedups RunFamily(const Family& family, Synchronization synchronization, 
     PrintRow(method.name, family, batches, results);
     if (method.name == kOurs) ours = results;
     for (size_t system = 0; system < std::size(kSystems); ++system) {
-      if (method.name == kSystems[system]) speedups.over[system].Add(ours, results);
+      if (method.name != kSystems[system]) continue;
+      for (size_t i = 0; i < batches.size(); ++i) {
+        const double speedup =
+            static_cast<double>(results[i].step_time) / static_cast<double>(ours[i].step_time);
+        speedups.over[system].Add(speedup);
+        overall.over[system].Add(speedup);
+      }
     }
   }
   std::fflush(stdout);
   return speedups;
 }
 
-void PrintSpeedups(const std::vector<FamilySpeedups>& families) {
+void PrintSpeedups(const std::vector<Speedups>& rows) {
   std::printf("\n### Step time over that of \"%.*s\", geometric means\n| batches |",
               static_cast<int>(kOurs.size()), kOurs.data());
   for (const absl::string_view system : kSystems) {
     std::printf(" %.*s |", static_cast<int>(system.size()), system.data());
   }
   std::printf("\n| --- | --- | --- | --- |\n");
-  FamilySpeedups overall{.title = "overall", .over = {}};
-  const auto print = [](const FamilySpeedups& row) {
+  for (const Speedups& row : rows) {
     std::printf("| %s |", row.title.c_str());
-    for (const Speedups& speedups : row.over) std::printf(" %.4f |", speedups.Mean());
+    for (const bench::GeometricMean& mean : row.over) bench::PrintMean(mean, 4);
     std::printf("\n");
-  };
-  for (const FamilySpeedups& family : families) {
-    print(family);
-    for (size_t system = 0; system < std::size(kSystems); ++system) {
-      overall.over[system].Add(family.over[system]);
-    }
   }
-  print(overall);
 }
 
 // "4,8"; nothing if it is no list of numbers.
@@ -306,6 +278,33 @@ std::vector<uint32_t> NumbersOf(absl::string_view list) {
   return numbers;
 }
 
+// As the contract names them, in lower case; nothing of others.
+std::optional<Effort> EffortOf(absl::string_view name) {
+  if (name == "fast") return Effort::kFast;
+  if (name == "default") return Effort::kDefault;
+  if (name == "thorough") return Effort::kThorough;
+  return std::nullopt;
+}
+
+template <typename Families>
+void PrintNames(const char* title, const Families& families) {
+  std::fprintf(stderr, "\n%s:", title);
+  for (const auto& family : families) std::fprintf(stderr, " \"%s\"", family.name.data());
+}
+
+void PrintUsage(const char* program) {
+  std::fprintf(stderr,
+               "usage: %s [--seeds N] [--family NAME] [--pp LIST [--vpp LIST] | --dynamic_cp LIST "
+               "[--per_microbatch TOKENS] | --one_size | --shared_prefixes | --multimodal "
+               "[--dp LIST] [--sequences N] [--effort NAME]]",
+               program);
+  PrintNames("families", kFamilies);
+  PrintNames("of --shared_prefixes, or what they begin with", bench::PrefixFamilies());
+  PrintNames("of --multimodal, beside the families, or what they begin with",
+             bench::LoadFamilies());
+  std::fprintf(stderr, "\n");
+}
+
 int Main(int argc, char** argv) {
   uint64_t seeds = 5;
   std::string only;
@@ -315,6 +314,8 @@ int Main(int argc, char** argv) {
   double per_microbatch = 0;
   bool one_size = false;
   bool shared_prefixes = false;
+  bool multimodal = false;
+  bench::LoadRuns loads = {.text = kFamilies};
   for (int i = 1; i < argc; ++i) {
     const absl::string_view flag = argv[i];
     const bool last = i + 1 == argc;
@@ -335,23 +336,26 @@ int Main(int argc, char** argv) {
       one_size = true;
     } else if (flag == "--shared_prefixes") {
       shared_prefixes = true;
+    } else if (flag == "--multimodal") {
+      multimodal = true;
+    } else if (flag == "--dp" && !last && !NumbersOf(argv[i + 1]).empty()) {
+      loads.ranks = NumbersOf(argv[++i]);
+    } else if (flag == "--sequences" && !last && absl::SimpleAtoi(argv[i + 1], &loads.sequences) &&
+               loads.sequences > 0) {
+      ++i;
+    } else if (flag == "--effort" && !last && EffortOf(argv[i + 1])) {
+      loads.effort = *EffortOf(argv[++i]);
     } else {
-      std::fprintf(stderr,
-                   "usage: %s [--seeds N] [--family NAME] [--pp LIST [--vpp LIST] | --dynamic_cp "
-                   "LIST [--per_microbatch TOKENS] | --one_size | --shared_prefixes]\nfamilies:",
-                   argv[0]);
-      for (const Family& family : kFamilies) std::fprintf(stderr, " %s", family.name.data());
-      std::fprintf(stderr, "\nof --shared_prefixes, or what they begin with:");
-      for (const bench::PrefixFamily& family : bench::PrefixFamilies()) {
-        std::fprintf(stderr, " \"%s\"", family.name.data());
-      }
-      std::fprintf(stderr, "\n");
+      PrintUsage(argv[0]);
       return EXIT_FAILURE;
     }
   }
-  if (shared_prefixes || one_size || !stages.empty() || !pools.empty()) {
-    const bool any = shared_prefixes ? bench::PrintPrefixStepTimes(seeds, only)
-                     : one_size      ? bench::PrintOneSizeStepTimes(kFamilies, seeds, only)
+  loads.seeds = seeds;
+  loads.family = only;
+  if (multimodal || shared_prefixes || one_size || !stages.empty() || !pools.empty()) {
+    const bool any = multimodal        ? bench::PrintLoadStepTimes(loads)
+                     : shared_prefixes ? bench::PrintPrefixStepTimes(seeds, only)
+                     : one_size        ? bench::PrintOneSizeStepTimes(kFamilies, seeds, only)
                      : stages.empty()
                          ? bench::PrintDynamicStepTimes(pools, per_microbatch, seeds, only)
                          : bench::PrintPipelineStepTimes(stages, virtual_stages, seeds, only);
@@ -359,18 +363,20 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "no family \"%s\"\n", only.c_str());
     return EXIT_FAILURE;
   }
-  std::vector<FamilySpeedups> speedups;
+  std::vector<Speedups> speedups;
+  Speedups overall{.title = "overall", .over = {}};
   for (const Synchronization synchronization :
        {Synchronization::kLockstep, Synchronization::kAccumulated}) {
     for (const Family& family : kFamilies) {
       if (!only.empty() && family.name != only) continue;
-      speedups.push_back(RunFamily(family, synchronization, seeds));
+      speedups.push_back(RunFamily(family, synchronization, seeds, overall));
     }
   }
   if (speedups.empty()) {
     std::fprintf(stderr, "no family \"%s\"\n", only.c_str());
     return EXIT_FAILURE;
   }
+  speedups.push_back(overall);
   PrintSpeedups(speedups);
   return EXIT_SUCCESS;
 }

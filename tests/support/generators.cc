@@ -30,10 +30,6 @@ uint32_t Clip(double length, uint32_t low, uint32_t high) {
   return static_cast<uint32_t>(length);
 }
 
-uint32_t Lognormal(RandomStream& random, double median, double sigma, uint32_t low, uint32_t high) {
-  return Clip(median * Exp(sigma * random.Normal()), low, high);
-}
-
 // A chance in proportion to 1 / length.
 uint32_t Zipf(RandomStream& random, uint32_t low, uint32_t octaves) {
   constexpr double kLog2 = 0.69314718055994530942;
@@ -85,14 +81,18 @@ double RandomStream::Normal() {
   return sum;
 }
 
+uint32_t RandomStream::Lognormal(double median, double sigma, uint32_t low, uint32_t high) {
+  return Clip(median * Exp(sigma * Normal()), low, high);
+}
+
 std::vector<uint32_t> MathsLengths(size_t count, uint64_t seed) {
   return Repeat(count, seed,
-                [](RandomStream& random) { return Lognormal(random, 900, 0.9, 16, 16384); });
+                [](RandomStream& random) { return random.Lognormal(900, 0.9, 16, 16384); });
 }
 
 std::vector<uint32_t> LongCotLengths(size_t count, uint64_t seed) {
   return Repeat(count, seed,
-                [](RandomStream& random) { return Lognormal(random, 4000, 1.1, 64, 65536); });
+                [](RandomStream& random) { return random.Lognormal(4000, 1.1, 64, 65536); });
 }
 
 std::vector<uint32_t> ZipfLengths(size_t count, uint64_t seed) {
@@ -101,7 +101,7 @@ std::vector<uint32_t> ZipfLengths(size_t count, uint64_t seed) {
 
 std::vector<uint32_t> AgenticLengths(size_t count, uint64_t seed) {
   return Repeat(count, seed, [](RandomStream& random) {
-    return Lognormal(random, random.Chance(60) ? 2000 : 24000, 0.2, 64, 32768);
+    return random.Lognormal(random.Chance(60) ? 2000 : 24000, 0.2, 64, 32768);
   });
 }
 

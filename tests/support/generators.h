@@ -40,6 +40,8 @@ class RandomStream {
   double Uniform();
   // Approximately standard normal: the sum of twelve uniforms, so within 6 of 0.
   double Normal();
+  // Lognormal but for Normal(), sigma < 5, in whole numbers in low .. high.
+  uint32_t Lognormal(double median, double sigma, uint32_t low, uint32_t high);
   // Any of the values.
   template <typename T>
   T OneOf(const std::vector<T>& values) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/assignments.h"
 #include "tests/support/owned_loads.h"
 
 namespace batchplan::testing {
@@ -369,14 +370,10 @@ class Oracle {
       return shards;
     }
     const bool contiguous = options_.passes[0].sharding == Sharding::kContiguous;
-    std::vector<uint32_t> rank_of(units.size(), 0);
-    while (true) {
+    ForEachAssignment(units.size(), ranks, [&](const std::vector<uint32_t>& rank_of) {
       if (!contiguous || std::is_sorted(rank_of.begin(), rank_of.end())) add(rank_of);
-      // The next number with as many digits as units, in base `ranks`.
-      size_t digit = 0;
-      while (digit < rank_of.size() && ++rank_of[digit] == ranks) rank_of[digit++] = 0;
-      if (digit == rank_of.size()) return shards;
-    }
+    });
+    return shards;
   }
 
   // Whether some shards of all shares together do for every pass. `of_rank` holds what the ranks

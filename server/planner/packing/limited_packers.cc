@@ -14,6 +14,7 @@
 #include "server/planner/packing/maxima.h"
 
 namespace batchplan {
+
 LimitedRooms::LimitedRooms(const PackItems& items, std::vector<LimitedRoom> rooms)
     : items_(items),
       rooms_(std::move(rooms)),
@@ -46,22 +47,6 @@ void LimitedRooms::Note(size_t bin) {
     numbers_[2 + load] = full ? 0 : room.left(load);
   }
   most_.Set(bin, numbers_);
-}
-
-Bins LimitedFirstFit(std::span<const uint32_t> order, const PackItems& items,
-                     const BinLimits& limits) {
-  const size_t most = std::min(order.size(), MostBins(items, limits));
-  // One that nobody has opened has all its room.
-  LimitedRooms rooms(items, std::vector<LimitedRoom>(most, LimitedRoom(items, limits)));
-  std::vector<uint32_t> bin_of(order.size());
-  uint32_t bins = 0;
-  for (size_t i = 0; i < order.size(); ++i) {
-    const size_t bin = rooms.FirstThatHolds(0, order[i]);
-    rooms.Take(bin, order[i]);
-    bin_of[i] = static_cast<uint32_t>(bin);
-    bins = std::max(bins, bin_of[i] + 1);
-  }
-  return Bins(order, bin_of, bins);
 }
 
 namespace {

@@ -1,4 +1,4 @@
-// Where loads are limited too: the room of many bins, first fit, best fit, and orders for these.
+// Where loads are limited too: the room of many bins, best fit, and orders in which to fill them.
 // Whoever packs asks packer.h, which comes here for items with limited loads.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PACKING_LIMITED_PACKERS_H_
@@ -34,13 +34,8 @@ class LimitedRooms {
   const PackItems& items_;
   std::vector<LimitedRoom> rooms_;
   std::vector<double> numbers_;  // of an item or a bin
-  Maxima most_;
+  Maxima<double> most_;
 };
-
-// Each item of `order` into the lowest-numbered bin that holds it in tokens, sequences and loads.
-// Time as LimitedRooms for each item.
-Bins LimitedFirstFit(std::span<const uint32_t> order, const PackItems& items,
-                     const BinLimits& limits);
 
 // Each item of `order` into the bin that holds it with the fewest tokens left, of equal ones the
 // lowest-numbered. Bins are kept in classes by how much of each load they can take, so that few are
@@ -48,9 +43,10 @@ Bins LimitedFirstFit(std::span<const uint32_t> order, const PackItems& items,
 Bins LimitedBestFit(std::span<const uint32_t> order, const PackItems& items,
                     const BinLimits& limits);
 
-// Orders in which the two may need fewer bins than in that of descending length: by each limited
-// load, by the sum of what an item takes of tokens and loads, each weighed by how scarce it is, and
-// by the most that it takes of any. All descending, of equals the lower number first.
+// Orders in which first fit and best fit may need fewer bins than in that of descending length: by
+// each limited load, by the sum of what an item takes of tokens and loads, each weighed by how
+// scarce it is, and by the most that it takes of any. All descending, of equals the lower number
+// first.
 std::vector<std::vector<uint32_t>> LimitedOrders(const PackItems& items, const BinLimits& limits);
 
 // By the most that an item takes of tokens or of a load, descending.

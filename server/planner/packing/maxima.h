@@ -6,33 +6,37 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
-#include <limits>
+#include <memory>
 #include <span>
-#include <vector>
 
 namespace batchplan {
 
-// `width` numbers at each position, of which it finds the next where all are large enough: a node
+// Several numbers at each position, of which it finds the next where all are large enough: a node
 // has the largest of each number below it. Logarithmic time, unless one number is large enough at
-// some positions and another at others.
+// some positions and another at others. `kWidth`: how many numbers, where that is known.
+template <typename Number, size_t kWidth = std::dynamic_extent>
 class Maxima {
  public:
-  // All numbers are `all`, one for each place of the width.
-  Maxima(size_t positions, std::span<const double> all)
+  using Numbers = std::span<const Number, kWidth>;
+
+  // `all` at every position.
+  Maxima(size_t positions, Numbers all)
       : size_(positions),
         width_(all.size()),
         leaves_(std::bit_ceil(std::max<size_t>(positions, 1))),
-        most_(2 * leaves_ * width_) {
+        most_(std::make_unique_for_overwrite<Number[]>(2 * leaves_ * width_)) {
     for (size_t node = 1; node < 2 * leaves_; ++node) std::ranges::copy(all, At(node));
   }
 
+  Numbers operator[](size_t position) const { return Numbers(At(leaves_ + position), width()); }
+
   // The first position from `begin` on where each number is at least that of `least`; the number of
   // positions if there is none.
-  size_t FirstAtLeast(size_t begin, std::span<const double> least) const {
+  size_t FirstAtLeast(size_t begin, Numbers least) const {
     if (begin >= size_) return size_;
     size_t node = leaves_ + begin;
     // Up from left children: nothing before `begin` is below.
-    while (node % 2 == 0) node /= 2;
+    node >>= std::countr_zero(node);
     for (;;) {
       if (Suffices(node, least)) {
         if (node >= leaves_) break;
@@ -46,13 +50,13 @@ class Maxima {
     return std::min(node - leaves_, size_);
   }
 
-  void Set(size_t position, std::span<const double> numbers) {
+  void Set(size_t position, Numbers numbers) {
     size_t node = leaves_ + position;
     std::ranges::copy(numbers, At(node));
     for (node /= 2; node > 0; node /= 2) {
       bool changed = false;
-      for (size_t i = 0; i < width_; ++i) {
-        const double most = std::max(At(2 * node)[i], At(2 * node + 1)[i]);
+      for (size_t i = 0; i < width(); ++i) {
+        const Number most = std::max(At(2 * node)[i], At(2 * node + 1)[i]);
         changed |= most != At(node)[i];
         At(node)[i] = most;
       }
@@ -61,12 +65,13 @@ class Maxima {
   }
 
  private:
-  double* At(size_t node) { return most_.data() + node * width_; }
-  const double* At(size_t node) const { return most_.data() + node * width_; }
+  size_t width() const { return kWidth == std::dynamic_extent ? width_ : kWidth; }
+  Number* At(size_t node) { return most_.get() + node * width(); }
+  const Number* At(size_t node) const { return most_.get() + node * width(); }
 
-  bool Suffices(size_t node, std::span<const double> least) const {
-    const double* most = At(node);
-    for (size_t i = 0; i < width_; ++i) {
+  bool Suffices(size_t node, Numbers least) const {
+    const Number* most = At(node);
+    for (size_t i = 0; i < width(); ++i) {
       if (most[i] < least[i]) return false;
     }
     return true;
@@ -75,7 +80,7 @@ class Maxima {
   size_t size_;
   size_t width_;
   size_t leaves_;
-  std::vector<double> most_;
+  std::unique_ptr<Number[]> most_;
 };
 
 }  // namespace batchplan

@@ -90,7 +90,7 @@ class FitTree {
  private:
   size_t size_;
   std::vector<double> numbers_;  // of an item that is removed
-  Maxima needs_;
+  Maxima<double> needs_;
 };
 
 // The items not yet packed, ascending by (length, number). An item's place in that order is its

@@ -1,7 +1,7 @@
 #include "server/planner/packing/packer.h"
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <cstdlib>
 #include <map>
 #include <numeric>
@@ -12,64 +12,57 @@
 #include "server/planner/packing/karmarkar_karp.h"
 #include "server/planner/packing/limited_packers.h"
 #include "server/planner/packing/limited_room.h"
+#include "server/planner/packing/maxima.h"
 #include "server/planner/packing/orders.h"
 
 namespace batchplan {
 namespace {
 
-// The room left in every bin, as a tournament tree: the root is the most tokens, and the most
-// sequences, left anywhere. A bin that nobody has opened has all its room, so first fit opens one
-// exactly when no open bin fits.
-class RoomTree {
+// Bins with what is left of them, as LimitedRooms, where no load is limited. Views the items.
+class PlainRooms {
  public:
-  RoomTree(size_t bins, const BinLimits& limits)
-      : leaves_(std::bit_ceil(std::max<size_t>(bins, 1))), most_(2 * leaves_, BinRoom(limits)) {}
+  PlainRooms(const PackItems& items, const BinLimits& limits, size_t bins)
+      : items_(items), most_(bins, std::array{limits.capacity, limits.max_sequences}) {}
 
-  // Puts the item into the lowest bin that holds it, of which there is one.
-  uint32_t FirstFit(const PackItems& items, uint32_t item) {
-    size_t node = 1;
-    while (node < leaves_ || !most_[node].Holds(items, item)) {
-      if (most_[node].Holds(items, item)) {
-        node *= 2;
-      } else {
-        // The tokens are in one bin, the sequences in another: on to the next subtree.
-        while (node % 2 == 1) node /= 2;
-        ++node;
-      }
-    }
-    const size_t bin = node - leaves_;
-    most_[node].Take(items, item);
+  size_t FirstThatHolds(size_t begin, uint32_t item) const {
+    return most_.FirstAtLeast(begin, std::array{items_.lengths[item], items_.count(item)});
+  }
+
+  void Take(size_t bin, uint32_t item) {
+    const auto room = most_[bin];
+    const uint32_t sequences = room[1] - items_.count(item);
     // Sequences run out with tokens to spare: nothing fits any more, and nothing is looked for.
-    if (most_[node].sequences == 0) most_[node].tokens = 0;
-    while (node > 1) {
-      node /= 2;
-      BinRoom most = most_[2 * node];
-      most.tokens = std::max(most.tokens, most_[2 * node + 1].tokens);
-      most.sequences = std::max(most.sequences, most_[2 * node + 1].sequences);
-      if (most_[node] == most) break;
-      most_[node] = most;
-    }
-    return static_cast<uint32_t>(bin);
+    const uint32_t tokens = sequences == 0 ? 0 : room[0] - items_.lengths[item];
+    most_.Set(bin, std::array{tokens, sequences});
   }
 
  private:
-  size_t leaves_;
-  std::vector<BinRoom> most_;
+  const PackItems& items_;
+  Maxima<uint32_t, 2> most_;
 };
+
+// Into these rooms, which are enough. One that nobody has opened has all its room, so that a bin is
+// opened exactly when no open one fits.
+template <typename Rooms>
+Bins FirstFit(std::span<const uint32_t> order, Rooms rooms) {
+  std::vector<uint32_t> bin_of(order.size());
+  uint32_t bins = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const size_t bin = rooms.FirstThatHolds(0, order[i]);
+    rooms.Take(bin, order[i]);
+    bin_of[i] = static_cast<uint32_t>(bin);
+    bins = std::max(bins, bin_of[i] + 1);
+  }
+  return Bins(order, bin_of, bins);
+}
 
 }  // namespace
 
 Bins PackFirstFit(std::span<const uint32_t> order, const PackItems& items,
                   const BinLimits& limits) {
-  if (!items.limited.empty()) return LimitedFirstFit(order, items, limits);
-  RoomTree tree(std::min(order.size(), MostBins(items, limits)), limits);
-  std::vector<uint32_t> bin_of(order.size());
-  uint32_t bins = 0;
-  for (size_t i = 0; i < order.size(); ++i) {
-    bin_of[i] = tree.FirstFit(items, order[i]);
-    bins = std::max(bins, bin_of[i] + 1);
-  }
-  return Bins(order, bin_of, bins);
+  const size_t most = std::min(order.size(), MostBins(items, limits));
+  if (items.limited.empty()) return FirstFit(order, PlainRooms(items, limits, most));
+  return FirstFit(order, LimitedRooms(items, std::vector(most, LimitedRoom(items, limits))));
 }
 
 namespace {

@@ -28,10 +28,12 @@ std::vector<double> RoomOfParts(const Pass& pass, const SequenceLists& parts) {
     double tokens = 0;
     for (const SequenceIndex sequence : parts[part]) tokens += pass.RoomOf(sequence);
     double room = tokens / pass.bin_limits().capacity;
-    for (const LoadBudget& limit : pass.limits()) {
+    for (const LoadBudget& limit : pass.loads().limits()) {
       if (limit.dealt || limit.most == 0) continue;
       double sum = 0;
-      for (const SequenceIndex sequence : parts[part]) sum += pass.loads().Of(limit.load, sequence);
+      for (const SequenceIndex sequence : parts[part]) {
+        sum += pass.loads().given().Of(limit.load, sequence);
+      }
       room = std::max(room, sum / limit.most);
     }
     rooms.push_back(room);
@@ -161,10 +163,10 @@ absl::Status CheckBundles(const Pass& pass, const Items& items, absl::string_vie
     const bool fits = padded ? pass.padded_limits().Allow(count, items.lengths[item])
                              : items.lengths[item] <= pass.bin_limits().capacity &&
                                    count <= pass.bin_limits().max_sequences;
-    const bool is_light = std::ranges::all_of(pass.limits(), [&](const LoadBudget& limit) {
+    const bool is_light = std::ranges::all_of(pass.loads().limits(), [&](const LoadBudget& limit) {
       double sum = 0;
       for (const SequenceIndex sequence : items.sequences[item]) {
-        sum += pass.loads().Of(limit.load, sequence);
+        sum += pass.loads().given().Of(limit.load, sequence);
       }
       return limit.dealt || sum <= limit.most;
     });

@@ -39,7 +39,7 @@ UniquePart UniqueOf(const Pass& pass, std::span<const SequenceIndex> sequences) 
     for (const SequenceIndex sequence : sequences) {
       const uint32_t length = pass.aligned()[sequence.value()];
       unique.tokens += length;
-      unique.computation += cost.OfComputation(length) + pass.OfAllLoads(sequence);
+      unique.computation += cost.OfComputation(length) + pass.loads().OfAll(sequence);
     }
     return unique;
   }
@@ -47,7 +47,7 @@ UniquePart UniqueOf(const Pass& pass, std::span<const SequenceIndex> sequences) 
   for (uint32_t leaf = 0; leaf < tree.size(); ++leaf) {
     unique.tokens += tree.length(leaf) - tree.common(leaf);
     unique.computation += cost.OfBranchComputation(tree.length(leaf), tree.common(leaf)) +
-                          pass.OfAllLoads(tree[leaf]);
+                          pass.loads().OfAll(tree[leaf]);
   }
   return unique;
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -76,13 +75,12 @@ absl::StatusOr<Pass> Pass::Create(const Manifest& manifest, const PlanOptions& o
     if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
     pass.aligned_.push_back(alignments.To(pass.prefixes_ == nullptr ? size.multiple : 1));
   }
-  pass.SetLimits();
   if (absl::Status status = pass.SetCosts(options); !status.ok()) return status;
   pass.SetRows(options.passes[0].sharding);
   if (absl::Status status = pass.Check(); !status.ok()) return status;
   if (pass.is_joint() && pass.prefixes_ == nullptr) {
     pass.plain_ = std::make_shared<const Pass>(pass.Plain(/*with_phases=*/true));
-    if (!std::ranges::all_of(pass.phases_, &LoadPhase::dealt)) {
+    if (!std::ranges::all_of(pass.loads_.phases(), &LoadPhase::dealt)) {
       pass.without_phases_ = std::make_shared<const Pass>(pass.Plain(/*with_phases=*/false));
     }
     if (pass.row_multiple() > 1) {
@@ -120,106 +118,28 @@ Pass::Pass(const Manifest& manifest, const PlanOptions& options, size_t index,
                                             options.mini_batches.groups == GroupPolicy::kSameRank)),
       groups_(&groups),
       prefixes_(options_->ignore_shared_prefixes || prefixes.empty() ? nullptr : &prefixes),
-      loads_(&loads),
+      loads_(options, *options_, loads, planned.lengths.size()),
       rank_multiple_(RankMultipleOf(options)),
       counts_(CountRuleOf(options.topology, options.pipeline, *options_)),
       planned_(planned.lengths),
       keeps_kinds_(options_->kinds_per_slot != KindsPerSlot::kAny &&
                    std::ranges::any_of(manifest.kinds, [](uint32_t kind) { return kind != 0; })) {}
 
-void Pass::SetLimits() {
-  const CostModel& model = request_->cost_model;
-  for (const LoadLimit& limit : options_->limits) {
-    limits_.push_back({.load = loads_->NumberOf(limit.load),
-                       .most = limit.max_per_microbatch * kLimitSlack,
-                       .dealt = IsDealt(model, limit.load)});
-  }
-  for (const LoadCost& cost : model.loads) {
-    if (!HasPhase(cost)) continue;
-    phases_.push_back({.load = loads_->NumberOf(cost.load),
-                       .per_unit = cost.per_unit / topology_->context_parallel,
-                       .dealt = cost.dealt});
-  }
-  if (request_->overlong != OverlongPolicy::kAlone || limits_.empty()) return;
-  std::vector<bool> above(planned_.size(), false);
-  for (uint32_t i = 0; i < planned_.size(); ++i) {
-    above[i] = std::ranges::any_of(limits_, [&](const LoadBudget& limit) {
-      return !limit.dealt && loads_->Of(limit.load, SequenceIndex(i)) > limit.most;
-    });
-  }
-  if (std::ranges::find(above, true) == above.end()) return;
-  above_limits_ = std::make_shared<const std::vector<bool>>(std::move(above));
-}
-
-std::vector<PackLoad> Pass::LimitedOf(const SequenceLists& lists) const {
-  std::vector<PackLoad> limited;
-  for (const LoadBudget& limit : limits_) {
-    if (limit.dealt) continue;
-    PackLoad& load = limited.emplace_back();
-    load.most = limit.most;
-    load.values.reserve(lists.size());
-    // So that an item that fills its micro-batch fits there, however sums are rounded.
-    const double whole = limit.most / kLimitSlack;
-    for (size_t item = 0; item < lists.size(); ++item) {
-      double sum = 0;
-      for (const SequenceIndex sequence : lists[item]) {
-        sum += RunsAlone(sequence) ? whole : loads_->Of(limit.load, sequence);
-      }
-      load.values.push_back(std::min(sum, whole));
-    }
-  }
-  return limited;
-}
-
-bool Pass::HasPhase(const LoadCost& cost) const {
-  return cost.dealt || (cost.separate && synchronization_ == Synchronization::kLockstep);
-}
-
 Pass Pass::Plain(bool with_phases) const {
   Pass plain = *this;
   plain.is_plain_ = true;
-  plain.limits_.clear();
-  plain.phases_.clear();
-  plain.load_costs_ = CostsOfLoads(PricesOfLoads(with_phases, /*dealt=*/false));
+  plain.loads_ = loads_.Plain(with_phases, cost());
   return plain;
-}
-
-Pass::LoadPrices Pass::PricesOfLoads(bool phases, bool dealt) const {
-  LoadPrices prices;
-  for (const LoadCost& cost : request_->cost_model.loads) {
-    if (cost.dealt ? !dealt : HasPhase(cost) && !phases) continue;
-    prices.emplace_back(loads_->NumberOf(cost.load), cost.per_unit / topology_->context_parallel);
-  }
-  return prices;
-}
-
-std::shared_ptr<const std::vector<Cost>> Pass::CostsOfLoads(const LoadPrices& prices) const {
-  if (prices.empty()) return nullptr;
-  std::vector<Cost> costs(planned_.size(), 0);
-  for (const auto& [load, per_unit] : prices) {
-    const std::span<const double> values = loads_->values(load);
-    for (size_t i = 0; i < costs.size(); ++i) {
-      costs[i] += static_cast<Cost>(cost().FromUnits(per_unit * values[i]));
-    }
-  }
-  return std::make_shared<const std::vector<Cost>>(std::move(costs));
 }
 
 absl::Status Pass::SetCosts(const PlanOptions& options) {
   if (!sizes_differ()) {
-    double loads = 0;
-    for (const LoadCost& load : options.cost_model.loads) {
-      const std::span<const double> values = loads_->values(loads_->NumberOf(load.load));
-      loads += load.per_unit / topology_->context_parallel *
-               std::accumulate(values.begin(), values.end(), 0.0);
-    }
-    const absl::StatusOr<CostFunction> cost =
-        MakeCostFunction(options, *options_, topology_->context_parallel, aligned(),
-                         prefixes_ == nullptr ? 1 : length_multiple(), mini_batches_, loads);
+    const absl::StatusOr<CostFunction> cost = MakeCostFunction(
+        options, *options_, topology_->context_parallel, aligned(),
+        prefixes_ == nullptr ? 1 : length_multiple(), mini_batches_, loads_.Units());
     if (!cost.ok()) return cost.status();
     costs_ = {*cost};
-    load_costs_ = CostsOfLoads(PricesOfLoads(/*phases=*/false, /*dealt=*/false));
-    all_load_costs_ = CostsOfLoads(PricesOfLoads(/*phases=*/true, /*dealt=*/true));
+    loads_.SetCosts(*cost);
   } else {
     std::vector<SharedSequences> shared;
     for (size_t size = 0; size < sizes_.size(); ++size) {
@@ -259,7 +179,7 @@ void Pass::SetRows(Sharding first) {
   longest_beside_ = options_->layout == Layout::kPacked ? bin_limits_.capacity : limit;
   some_run_alone_ =
       !sizes_differ() &&
-      (above_limits_ != nullptr ||
+      (loads_.some_are_above_limits() ||
        std::ranges::any_of(aligned(), [&](uint32_t length) { return length > limit; }));
   same_widths_ = !some_run_alone_ && SharesWidths(*options_, first);
 }
@@ -396,7 +316,7 @@ Units Pass::UnitsOf(std::span<const SequenceIndex> sequences) const {
     uint64_t load = 0;
     for (SequenceIndex sequence : lists[unit]) {
       const uint32_t length = lengths[sequence.value()];
-      load += tokens ? length : cost().OfSequence(length) + OfLoads(sequence);
+      load += tokens ? length : cost().OfSequence(length) + loads_.InMicrobatch(sequence);
     }
     units.counts.push_back(static_cast<uint32_t>(lists[unit].size()));
     units.loads.push_back(load);
@@ -434,7 +354,7 @@ Items Pass::ItemsFrom(SequenceLists lists) const {
         const uint32_t own = lengths[sequence.value()];
         length = join(length, RoomOf(sequence));
         whole = join(whole, own);
-        of_item += of_one.OfSequence(own) + OfLoads(sequence);
+        of_item += of_one.OfSequence(own) + loads_.InMicrobatch(sequence);
       }
     }
     items.lengths.push_back(length);
@@ -447,7 +367,8 @@ Items Pass::ItemsFrom(SequenceLists lists) const {
       items.counts.push_back(static_cast<uint32_t>(lists[item].size()));
     }
   }
-  if (!limits_.empty()) items.limited = LimitedOf(lists);
+  items.limited =
+      loads_.LimitedOf(lists, [&](SequenceIndex sequence) { return RunsAlone(sequence); });
   items.sequences = std::move(lists);
   return items;
 }
@@ -519,14 +440,14 @@ Cost Pass::CostOf(std::span<const SequenceIndex> microbatch, uint32_t width, siz
   if (prefixes_ == nullptr) {
     for (const SequenceIndex sequence : microbatch) {
       tokens += lengths[sequence.value()];
-      sum += of_one.OfSequence(lengths[sequence.value()]) + OfLoads(sequence);
+      sum += of_one.OfSequence(lengths[sequence.value()]) + loads_.InMicrobatch(sequence);
     }
   } else {
     for (size_t i = 0; i < microbatch.size(); ++i) {
       const uint32_t length = lengths[microbatch[i].value()];
       const uint32_t shared = i == 0 ? 0 : prefixes_->Common(microbatch[i - 1], microbatch[i]);
       tokens += length - shared;
-      sum += of_one.OfBranch(length, shared) + OfLoads(microbatch[i]);
+      sum += of_one.OfBranch(length, shared) + loads_.InMicrobatch(microbatch[i]);
     }
   }
   return width > tokens ? sum + of_one.OfTail(width - tokens) : sum;

@@ -12,7 +12,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -20,6 +19,7 @@
 #include "server/planner/padded/splits.h"
 #include "server/planner/pass/count_rule.h"
 #include "server/planner/pass/items.h"
+#include "server/planner/pass/pass_loads.h"
 #include "server/planner/request/allowance.h"
 #include "server/planner/request/context_sizes.h"
 #include "server/planner/request/cost.h"
@@ -33,24 +33,6 @@
 #include "server/planner/time/step_clock.h"
 
 namespace batchplan {
-
-// A load that micro-batches may not exceed.
-struct LoadBudget {
-  size_t load = 0;
-  // With room for the rounding of sums.
-  double most = 0;
-  // Of what each rank has of a slot's items, dealt.
-  bool dealt = false;
-};
-
-// A load that is computed in a phase of its own, before the rest of its micro-batch, and for which
-// ranks wait: in lockstep, or because it is dealt.
-struct LoadPhase {
-  size_t load = 0;
-  // In units of the cost model, on each rank of a micro-batch.
-  double per_unit = 0;
-  bool dealt = false;
-};
 
 // Views what it is created from, which must outlive it.
 class Pass {
@@ -151,22 +133,8 @@ class Pass {
   // is; null if every sequence is computed whole.
   const SharedPrefixes* prefixes() const { return prefixes_; }
 
-  // The manifest's.
-  const Loads& loads() const { return *loads_; }
-  std::span<const LoadBudget> limits() const { return limits_; }
-  // Whether a limit is on a dealt load.
-  bool deals_within_limits() const { return std::ranges::any_of(limits_, &LoadBudget::dealt); }
-  std::span<const LoadPhase> phases() const { return phases_; }
-  // What a sequence costs for its loads that are part of its micro-batch's cost, as they have no
-  // phase, or as phases add up.
-  Cost OfLoads(SequenceIndex sequence) const {
-    return load_costs_ == nullptr ? 0 : (*load_costs_)[sequence.value()];
-  }
-
-  // What all its loads cost, wherever they are computed.
-  Cost OfAllLoads(SequenceIndex sequence) const {
-    return all_load_costs_ == nullptr ? 0 : (*all_load_costs_)[sequence.value()];
-  }
+  // What sequences have beside tokens, and its limits and phases.
+  const PassLoads& loads() const { return loads_; }
 
   // The manifest's, by position.
   std::span<const uint32_t> kinds() const { return manifest_->kinds; }
@@ -180,7 +148,7 @@ class Pass {
   // rows/solve_rows.h makes them: prefixes, limits, phases or a multiple of sequences.
   bool is_joint() const {
     return options_->layout == Layout::kPacked &&
-           (prefixes_ != nullptr || !limits_.empty() || !phases_.empty() ||
+           (prefixes_ != nullptr || !loads_.limits().empty() || !loads_.phases().empty() ||
             (row_multiple() > 1 && !is_plain_));
   }
   // Only of such a pass: this one as if it shared nothing and had a budget of tokens alone, phases
@@ -194,8 +162,7 @@ class Pass {
   // Whether a sequence is longer than micro-batches hold, or has more of a load, so that it runs
   // alone.
   bool RunsAlone(SequenceIndex sequence) const {
-    return aligned()[sequence.value()] > longest_beside_ ||
-           (above_limits_ != nullptr && (*above_limits_)[sequence.value()]);
+    return aligned()[sequence.value()] > longest_beside_ || loads_.IsAboveLimits(sequence);
   }
 
   // The manifest's.
@@ -269,17 +236,8 @@ class Pass {
        std::vector<GroupLimits> sizes, const PlannedLengths& planned, const Groups& groups,
        const SharedPrefixes& prefixes, const Loads& loads, size_t mini_batches);
 
-  void SetLimits();
-  // What items of these sequences have of the loads with a limit that are not dealt.
-  std::vector<PackLoad> LimitedOf(const SequenceLists& lists) const;
-  bool HasPhase(const LoadCost& cost) const;
   // This pass without limits, its phases part of all costs or of none.
   Pass Plain(bool with_phases) const;
-  // By sequence, for loads with these costs of a unit, each beside the load's number.
-  using LoadPrices = std::vector<std::pair<size_t, double>>;
-  std::shared_ptr<const std::vector<Cost>> CostsOfLoads(const LoadPrices& prices) const;
-  // Of loads without a phase, and of those with one, dealt or not, where that is asked.
-  LoadPrices PricesOfLoads(bool phases, bool dealt) const;
   absl::Status SetCosts(const PlanOptions& options);
   // For ranks that the sharding `first`, of the request's first pass, gives their sequences.
   void SetRows(Sharding first);
@@ -300,13 +258,7 @@ class Pass {
   bool groups_keep_rank_;
   const Groups* groups_;
   const SharedPrefixes* prefixes_;
-  const Loads* loads_;
-  std::vector<LoadBudget> limits_;
-  std::vector<LoadPhase> phases_;
-  std::shared_ptr<const std::vector<Cost>> load_costs_;
-  std::shared_ptr<const std::vector<Cost>> all_load_costs_;
-  // By sequence; null if there are none.
-  std::shared_ptr<const std::vector<bool>> above_limits_;
+  PassLoads loads_;
   std::shared_ptr<const Pass> plain_;
   std::shared_ptr<const Pass> without_phases_;
   std::shared_ptr<const Pass> without_multiple_;

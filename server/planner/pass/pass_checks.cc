@@ -114,22 +114,22 @@ absl::Status CheckLoadsOfGroupsFit(const Manifest& manifest, const Pass& pass) {
   const Groups& groups = pass.groups();
   std::vector<double> sums;
   std::vector<uint32_t> counts;
-  for (size_t i = 0; i < pass.limits().size(); ++i) {
-    const LoadBudget& limit = pass.limits()[i];
+  for (size_t i = 0; i < pass.loads().limits().size(); ++i) {
+    const LoadBudget& limit = pass.loads().limits()[i];
     if (limit.dealt) continue;
     sums.assign(groups.size(), 0);
     counts.assign(groups.size(), 0);
     for (uint32_t sequence = 0; sequence < pass.aligned().size(); ++sequence) {
       if (pass.aligned()[sequence] == 0) continue;
       const size_t group = groups[SequenceIndex(sequence)];
-      sums[group] += pass.loads().Of(limit.load, SequenceIndex(sequence));
+      sums[group] += pass.loads().given().Of(limit.load, SequenceIndex(sequence));
       // One by itself may run alone.
       if (++counts[group] > 1 && sums[group] > limit.most) {
         return absl::InvalidArgumentError(absl::StrCat(
             "mini_batches.groups is GROUP_POLICY_SAME_MICROBATCH, but group ",
             manifest.group_ids[sequence], " has ", sums[group], " or more of load ",
-            QuotedLoad(pass.loads().name(limit.load)), ", and ", pass.where(), ".limits[", i,
-            "].max_per_microbatch is ", pass.options().limits[i].max_per_microbatch));
+            QuotedLoad(pass.loads().given().name(limit.load)), ", and ", pass.where(), ".limits[",
+            i, "].max_per_microbatch is ", pass.options().limits[i].max_per_microbatch));
       }
     }
   }

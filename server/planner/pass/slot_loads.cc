@@ -56,11 +56,12 @@ bool KeepsLimits(const Pass& pass, const SequenceLists& microbatches, size_t slo
       if (of_rank % pass.rank_multiple() != 0) return false;
     }
   }
-  for (const LoadBudget& limit : pass.limits()) {
+  for (const LoadBudget& limit : pass.loads().limits()) {
     if (limit.dealt) {
       for (size_t slot = 0; slot < slots; ++slot) {
         const std::vector<SequenceIndex> sequences = SequencesOfSlot(microbatches, slots, slot);
-        const DealtItems dealt = DealItems(pass.loads(), limit.load, sequences, pass.ranks());
+        const DealtItems dealt =
+            DealItems(pass.loads().given(), limit.load, sequences, pass.ranks());
         if (std::ranges::max(dealt.sums) > limit.most) return false;
       }
       continue;
@@ -68,7 +69,7 @@ bool KeepsLimits(const Pass& pass, const SequenceLists& microbatches, size_t slo
     for (size_t m = 0; m < microbatches.size(); ++m) {
       const std::span<const SequenceIndex> own = microbatches[m];
       if (own.size() == 1 && pass.RunsAlone(own.front())) continue;
-      if (SumOf(pass.loads(), limit.load, own) > limit.most) return false;
+      if (SumOf(pass.loads().given(), limit.load, own) > limit.most) return false;
     }
   }
   return true;
@@ -77,21 +78,21 @@ bool KeepsLimits(const Pass& pass, const SequenceLists& microbatches, size_t slo
 std::vector<std::vector<Cost>> PhaseCosts(const Pass& pass, const SequenceLists& microbatches,
                                           size_t slots) {
   std::vector<std::vector<Cost>> costs;
-  costs.reserve(pass.phases().size());
+  costs.reserve(pass.loads().phases().size());
   const auto cost_of = [&](const LoadPhase& phase, double sum) {
     return static_cast<Cost>(pass.cost().FromUnits(phase.per_unit * sum));
   };
-  for (const LoadPhase& phase : pass.phases()) {
+  for (const LoadPhase& phase : pass.loads().phases()) {
     std::vector<Cost>& own = costs.emplace_back(microbatches.size(), 0);
     if (!phase.dealt) {
       for (size_t m = 0; m < own.size(); ++m) {
-        own[m] = cost_of(phase, SumOf(pass.loads(), phase.load, microbatches[m]));
+        own[m] = cost_of(phase, SumOf(pass.loads().given(), phase.load, microbatches[m]));
       }
       continue;
     }
     for (size_t slot = 0; slot < slots; ++slot) {
       const std::vector<SequenceIndex> sequences = SequencesOfSlot(microbatches, slots, slot);
-      const DealtItems dealt = DealItems(pass.loads(), phase.load, sequences, pass.ranks());
+      const DealtItems dealt = DealItems(pass.loads().given(), phase.load, sequences, pass.ranks());
       const Cost most = cost_of(phase, std::ranges::max(dealt.sums));
       for (size_t m = slot; m < own.size(); m += slots) own[m] = most;
     }

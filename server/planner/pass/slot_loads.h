@@ -37,7 +37,7 @@ std::vector<SequenceIndex> SequencesOfSlot(const SequenceLists& microbatches, si
 // Whether all of the pass's limits on loads hold, and its multiple of sequences.
 bool KeepsLimits(const Pass& pass, const SequenceLists& microbatches, size_t slots);
 
-// What each phase costs micro-batches, in the order of pass.phases(), each parallel to
+// What each phase costs micro-batches, in the order of pass.loads().phases(), each parallel to
 // `microbatches`: of a dealt load what the slot's rank with most takes, the same on all ranks.
 std::vector<std::vector<Cost>> PhaseCosts(const Pass& pass, const SequenceLists& microbatches,
                                           size_t slots);

@@ -35,7 +35,7 @@ CostsInOrder CostsInOrderOf(const Pass& pass, const Placement& placement) {
   if (!solvers) order = MicrobatchesInOrder(asked, placement, costs);
   costs = RowCosts(pass, placement, std::move(costs));
   if (solvers) order = MicrobatchesInOrder(MicrobatchOrder::kLargestFirst, placement, costs);
-  if (pass.phases().empty()) return {.rows = InOrder(costs, order), .phases = {}};
+  if (pass.loads().phases().empty()) return {.rows = InOrder(costs, order), .phases = {}};
   SequenceLists microbatches;
   microbatches.Reserve(costs.size(), placement.microbatches.all().size());
   for (const uint32_t m : order) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "server/planner/pass/order.h"
 #include "server/planner/request/cost.h"
@@ -68,19 +69,22 @@ std::vector<uint32_t> InOrder(size_t ranks) {
 
 }  // namespace
 
-std::vector<KindClass> ClassesOf(const Pass& pass, std::span<const SequenceIndex> sequences) {
+namespace {
+
+std::vector<KindClass> ClassesBy(const Pass& pass, std::span<const SequenceIndex> sequences,
+                                 absl::FunctionRef<uint32_t(SequenceIndex)> kind_of) {
   // A group that stays in one micro-batch is of the greatest kind in it: others ride along.
   std::map<uint32_t, uint32_t> of_groups;
   for (const SequenceIndex sequence : sequences) {
     if (!pass.groups_keep_microbatch()) break;
     uint32_t& kind = of_groups[pass.groups()[sequence]];
-    kind = std::max(kind, SeenKind(pass, sequence));
+    kind = std::max(kind, kind_of(sequence));
   }
   // Kind 0 comes last.
   std::map<uint32_t, KindClass, std::greater<>> classes;
   for (const SequenceIndex sequence : sequences) {
     const uint32_t kind =
-        of_groups.empty() ? SeenKind(pass, sequence) : of_groups.at(pass.groups()[sequence]);
+        of_groups.empty() ? kind_of(sequence) : of_groups.at(pass.groups()[sequence]);
     KindClass& own = classes[kind];
     own.kind = kind;
     own.sequences.push_back(sequence);
@@ -90,6 +94,21 @@ std::vector<KindClass> ClassesOf(const Pass& pass, std::span<const SequenceIndex
   all.reserve(classes.size());
   for (auto& [kind, own] : classes) all.push_back(std::move(own));
   return all;
+}
+
+}  // namespace
+
+std::vector<KindClass> ClassesOf(const Pass& pass, std::span<const SequenceIndex> sequences) {
+  return ClassesBy(pass, sequences,
+                   [&](SequenceIndex sequence) { return SeenKind(pass, sequence); });
+}
+
+std::vector<KindClass> ClassesByPhases(const Pass& pass, std::span<const SequenceIndex> sequences) {
+  return ClassesBy(pass, sequences, [&](SequenceIndex sequence) {
+    return std::ranges::any_of(pass.loads().phases(), [&](const LoadPhase& phase) {
+      return pass.loads().given().Of(phase.load, sequence) > 0;
+    });
+  });
 }
 
 bool KeepsKinds(const Pass& pass, const SequenceLists& microbatches, size_t slots) {

@@ -27,6 +27,9 @@ struct KindClass {
 // kTogether one of all kinds other than 0. Each in the order given.
 std::vector<KindClass> ClassesOf(const Pass& pass, std::span<const SequenceIndex> sequences);
 
+// As if sequences of which a phase takes something were of kind 1, and others of kind 0.
+std::vector<KindClass> ClassesByPhases(const Pass& pass, std::span<const SequenceIndex> sequences);
+
 // Whether no slot has what kinds_per_slot keeps apart. True of other passes.
 bool KeepsKinds(const Pass& pass, const SequenceLists& microbatches, size_t slots);
 

@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "server/planner/pass/pass.h"
 #include "server/planner/pass/placement.h"
+#include "server/planner/place/kinds_apart.h"
 #include "server/planner/ranks/search_context.h"
 #include "server/planner/ranks/search_ranks.h"
 #include "server/planner/request/allowance.h"
@@ -71,17 +72,17 @@ class MiniBatchPlacer {
                       std::vector<Placement>& placements) const;
   absl::StatusOr<MiniBatchPlacement> PlaceByKinds(size_t k,
                                                   std::span<const SequenceIndex> mini_batch) const;
-  absl::StatusOr<Placement> PlaceKindsApart(size_t k,
-                                            std::span<const SequenceIndex> mini_batch) const;
+  absl::StatusOr<Placement> PlaceApart(size_t k, std::span<const KindClass> classes) const;
+  void AddPhasesApart(size_t k, std::span<const SequenceIndex> mini_batch,
+                      std::vector<Placement>& placements) const;
   absl::StatusOr<MiniBatchPlacement> PlaceAnywhere(size_t k,
                                                    std::span<const SequenceIndex> mini_batch) const;
   std::vector<Placement> PresetsWithLoads(size_t k,
                                           std::span<const SequenceIndex> mini_batch) const;
   absl::StatusOr<MiniBatchPlacement> PlaceWithinLimits(
       size_t k, std::span<const SequenceIndex> mini_batch) const;
-  // Where sequences share: the best of what shares in rows made for it and of what others happen to
-  // share.
-  absl::StatusOr<MiniBatchPlacement> PlaceTrees(size_t k,
+  // Of a joint pass: the best of rows made for what it asks, and of what others happen to come to.
+  absl::StatusOr<MiniBatchPlacement> PlaceJoint(size_t k,
                                                 std::span<const SequenceIndex> mini_batch) const;
   absl::StatusOr<MiniBatchPlacement> PlaceBest(size_t k,
                                                std::span<const SequenceIndex> mini_batch) const;

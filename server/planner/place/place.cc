@@ -43,7 +43,8 @@ Cost LeastStepTime(const Pass& pass, const SequenceLists& shares) {
     uint64_t tokens = 0;
     for (const SequenceIndex sequence : shares[rank]) {
       tokens += pass.RoomOf(sequence);
-      cost += pass.cost().OfSequence(pass.aligned()[sequence.value()]) + pass.OfLoads(sequence);
+      cost += pass.cost().OfSequence(pass.aligned()[sequence.value()]) +
+              pass.loads().InMicrobatch(sequence);
     }
     most = std::max(most, cost);
     slots = std::max(slots, tokens / pass.bin_limits().capacity);
@@ -96,7 +97,8 @@ bool LessMayBeShorter(const Pass& pass, std::span<const SequenceIndex> mini_batc
   Cost bound = solved.proven.lockstep_time;
   if (bound == 0) {
     for (const SequenceIndex sequence : mini_batch) {
-      bound += pass.cost().OfSequence(pass.aligned()[sequence.value()]) + pass.OfLoads(sequence);
+      bound += pass.cost().OfSequence(pass.aligned()[sequence.value()]) +
+               pass.loads().InMicrobatch(sequence);
     }
     bound /= pass.ranks();
   }

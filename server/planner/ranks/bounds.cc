@@ -145,7 +145,7 @@ MiniBatchBounds BoundsOfGroups(const Pass& pass, std::span<const SequenceIndex> 
 // item.
 Cost PhasesBound(const Pass& pass, const Items& items, const Allowance& allowance) {
   Cost bound = 0;
-  for (const LoadPhase& phase : pass.phases()) {
+  for (const LoadPhase& phase : pass.loads().phases()) {
     const auto cost_of = [&](double value) {
       return static_cast<Cost>(pass.cost().FromUnits(phase.per_unit * value));
     };
@@ -153,7 +153,7 @@ Cost PhasesBound(const Pass& pass, const Items& items, const Allowance& allowanc
       double sum = 0;
       double largest = 0;
       for (const SequenceIndex sequence : items.sequences.all()) {
-        for (const double item : pass.loads().ItemsOf(phase.load, sequence)) {
+        for (const double item : pass.loads().given().ItemsOf(phase.load, sequence)) {
           sum += item;
           largest = std::max(largest, item);
         }
@@ -166,7 +166,7 @@ Cost PhasesBound(const Pass& pass, const Items& items, const Allowance& allowanc
     for (uint32_t item = 0; item < items.size(); ++item) {
       double sum = 0;
       for (const SequenceIndex sequence : items.sequences[item]) {
-        sum += pass.loads().Of(phase.load, sequence);
+        sum += pass.loads().given().Of(phase.load, sequence);
       }
       costs.push_back(cost_of(sum));
     }

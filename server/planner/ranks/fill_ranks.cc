@@ -112,8 +112,8 @@ class RankFiller {
   absl::StatusOr<Placement> Fill(uint64_t slots, size_t poorest) {
     const bool has_poorer = slots > ranks_[poorest].items.size() && pass_.given_ranks().empty();
     if (!padded_ && context_.work != PackingWork::kGreedy &&
-        pass_.options().packer == Packer::kBalanced && !has_poorer && pass_.limits().empty() &&
-        FillBalanced(static_cast<uint32_t>(slots))) {
+        pass_.options().packer == Packer::kBalanced && !has_poorer &&
+        pass_.loads().limits().empty() && FillBalanced(static_cast<uint32_t>(slots))) {
       if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
       return Collect(std::max<uint64_t>(slots, ranks_.front().bins.size()));
     }
@@ -228,7 +228,7 @@ absl::StatusOr<Placement> FillRanks(const Pass& pass, const SequenceLists& share
 // PACKER_KARMARKAR_KARP, which begins with as few as the bounds allow.
 bool MayRunShort(const Pass& pass, const SequenceLists& shares) {
   if (pass.options().layout == Layout::kPadded || pass.items_are_lists() ||
-      !pass.limits().empty()) {
+      !pass.loads().limits().empty()) {
     return true;
   }
   const BinLimits& limits = pass.bin_limits();

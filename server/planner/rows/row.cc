@@ -11,11 +11,26 @@
 #include "server/planner/rows/row_items.h"
 
 namespace batchplan {
+namespace {
+
+void AddLoads(const RowItems& items, uint32_t item, Row& row) {
+  const std::span<const double> loads = items.loads(item);
+  for (size_t load = 0; load < loads.size(); ++load) row.loads.sums[load] += loads[load];
+  if (!items.some_are_dealt()) return;
+  const std::span<const double> largest = items.largest(item);
+  for (size_t load = 0; load < largest.size(); ++load) {
+    row.loads.largest[load] = std::max(row.loads.largest[load], largest[load]);
+  }
+}
+
+}  // namespace
 
 double CostWithPhases(const RowItems& items, const Row& bin) {
   double cost = bin.cost;
   const std::span<const SearchedLoad> searched = items.searched_loads();
-  for (size_t i = 0; i < searched.size(); ++i) cost += searched[i].per_unit * bin.loads[i];
+  for (size_t i = 0; i < searched.size(); ++i) {
+    if (!searched[i].dealt) cost += searched[i].per_unit * bin.loads.sums[i];
+  }
   return cost;
 }
 
@@ -24,7 +39,7 @@ double ExcessOf(const RowItems& items, const Row& bin) {
   double excess = 0;
   const std::span<const SearchedLoad> searched = items.searched_loads();
   for (size_t i = 0; i < searched.size(); ++i) {
-    excess += searched[i].ExcessOf(bin.loads[i]);
+    excess += searched[i].ExcessOf(bin.loads.sums[i]);
   }
   return excess;
 }
@@ -32,7 +47,7 @@ double ExcessOf(const RowItems& items, const Row& bin) {
 bool HasRoomForLoads(const RowItems& items, const Row& bin, std::span<const double> added) {
   const std::span<const SearchedLoad> searched = items.searched_loads();
   for (size_t load = 0; load < searched.size(); ++load) {
-    if (bin.loads[load] + added[load] > searched[load].most) return false;
+    if (bin.loads.sums[load] + added[load] > searched[load].most) return false;
   }
   return true;
 }
@@ -47,8 +62,7 @@ Row BinOf(const RowItems& items, std::vector<uint32_t> ascending) {
     bin.tokens += items.tokens(item) - common;
     bin.sequences += items.count(item);
     bin.cost += items.cost(item) - items.path_cost()(common);
-    const std::span<const double> loads = items.loads(item);
-    for (size_t load = 0; load < loads.size(); ++load) bin.loads[load] += loads[load];
+    AddLoads(items, item, bin);
   }
   bin.items = std::move(ascending);
   return bin;
@@ -75,8 +89,7 @@ void AddTo(const RowItems& items, std::span<const uint32_t> added, Row& bin) {
     bin.tokens += items.tokens(added[i]) - common;
     bin.sequences += items.count(added[i]);
     bin.cost += items.cost(added[i]) - cost(common);
-    const std::span<const double> loads = items.loads(added[i]);
-    for (size_t load = 0; load < loads.size(); ++load) bin.loads[load] += loads[load];
+    AddLoads(items, added[i], bin);
   }
   if (next != bin.items.end()) {
     uint32_t& common = bin.commons[place];

@@ -20,10 +20,10 @@ struct Row {
   uint32_t sequences = 0;
   // Without the fixed cost of a micro-batch, and without phases.
   double cost = 0;
-  LoadSums loads = {};
+  RowLoads loads = {};
 };
 
-// What the bin takes with its phases.
+// What the bin takes with its phases, but for those that are dealt.
 double CostWithPhases(const RowItems& items, const Row& bin);
 
 // By how much the bin is above limits of loads, or off a multiple of sequences, in parts of these;

@@ -72,14 +72,44 @@ void ChunkFinder::Find(const Row& from, const Row& into, uint64_t offset,
   }
 }
 
-void LoadsOf(const RowItems& items, const Row& row, std::span<const RowChunk> chunks,
-             std::vector<double>& loads) {
-  const size_t count = items.searched_loads().size();
-  loads.assign(chunks.size() * count, 0);
-  for (size_t i = 0; i < chunks.size() && count > 0; ++i) {
+void ChunkLoads::Set(const RowItems& items, const Row& row, std::span<const RowChunk> chunks) {
+  count_ = items.searched_loads().size();
+  sums_.assign(chunks.size() * count_, 0);
+  if (count_ == 0) return;
+  for (size_t i = 0; i < chunks.size(); ++i) {
     for (uint32_t k = chunks[i].begin; k < chunks[i].end; ++k) {
       const std::span<const double> of_item = items.loads(row.items[k]);
-      for (size_t load = 0; load < count; ++load) loads[i * count + load] += of_item[load];
+      for (size_t load = 0; load < count_; ++load) sums_[i * count_ + load] += of_item[load];
+    }
+  }
+  if (items.some_are_dealt()) SetLargest(items, row, chunks);
+}
+
+void ChunkLoads::SetLargest(const RowItems& items, const Row& row,
+                            std::span<const RowChunk> chunks) {
+  const size_t size = row.items.size();
+  before_.assign((size + 1) * count_, 0);
+  behind_.assign((size + 1) * count_, 0);
+  for (size_t k = 0; k < size; ++k) {
+    const std::span<const double> own = items.largest(row.items[k]);
+    const std::span<const double> last = items.largest(row.items[size - 1 - k]);
+    for (size_t load = 0; load < count_; ++load) {
+      const size_t at = k * count_ + load;
+      before_[at + count_] = std::max(before_[at], own[load]);
+      const size_t from = (size - k) * count_ + load;
+      behind_[from - count_] = std::max(behind_[from], last[load]);
+    }
+  }
+  largest_.assign(chunks.size() * count_, 0);
+  left_.assign(chunks.size() * count_, 0);
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    for (size_t load = 0; load < count_; ++load) {
+      double& largest = largest_[i * count_ + load];
+      for (uint32_t k = chunks[i].begin; k < chunks[i].end; ++k) {
+        largest = std::max(largest, items.largest(row.items[k])[load]);
+      }
+      left_[i * count_ + load] = std::max(before_[chunks[i].begin * count_ + load],
+                                          behind_[chunks[i].end * count_ + load]);
     }
   }
 }

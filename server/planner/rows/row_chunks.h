@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -22,6 +23,9 @@ struct RowChunk {
   RowChange out;
   RowChange in;
 };
+
+// In the place of a chunk's number: none.
+inline constexpr size_t kNoChunk = std::numeric_limits<size_t>::max();
 
 class ChunkFinder {
  public:
@@ -44,9 +48,30 @@ class ChunkFinder {
   std::vector<uint32_t> sequences_;
 };
 
-// What chunks of the row have of searched loads, one behind the other.
-void LoadsOf(const RowItems& items, const Row& row, std::span<const RowChunk> chunks,
-             std::vector<double>& loads);
+// What chunks of a row have of searched loads: one value a load, chunk after chunk.
+class ChunkLoads {
+ public:
+  void Set(const RowItems& items, const Row& row, std::span<const RowChunk> chunks);
+
+  std::span<const double> sums(size_t chunk) const { return Of(sums_, chunk); }
+  // Where some are dealt: the largest item of the chunk, and of the row without it.
+  std::span<const double> largest(size_t chunk) const { return Of(largest_, chunk); }
+  std::span<const double> left(size_t chunk) const { return Of(left_, chunk); }
+
+ private:
+  void SetLargest(const RowItems& items, const Row& row, std::span<const RowChunk> chunks);
+  std::span<const double> Of(const std::vector<double>& values, size_t chunk) const {
+    return std::span(values).subspan(chunk * count_, count_);
+  }
+
+  size_t count_ = 0;
+  std::vector<double> sums_;
+  std::vector<double> largest_;
+  std::vector<double> left_;
+  // The largest of the items before each of the row, and from it on.
+  std::vector<double> before_;
+  std::vector<double> behind_;
+};
 
 }  // namespace batchplan
 

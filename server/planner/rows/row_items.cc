@@ -27,7 +27,7 @@ std::optional<RowItems> RowItems::Create(const Pass& pass, const MiniBatchTree& 
   for (uint32_t leaf = 0; leaf < tree.size(); ++leaf) {
     const uint32_t common = tree.common(leaf);
     const double cost = items.path_cost_(tree.length(leaf)) + items.path_cost_.per_sequence +
-                        pass.cost().ToUnits(pass.OfLoads(tree[leaf]));
+                        pass.cost().ToUnits(pass.loads().InMicrobatch(tree[leaf]));
     if (whole_groups) {
       const uint32_t group = pass.groups()[tree[leaf]];
       if (leaf > 0 && pass.groups()[tree[leaf - 1]] == group) {
@@ -47,6 +47,22 @@ std::optional<RowItems> RowItems::Create(const Pass& pass, const MiniBatchTree& 
   return items;
 }
 
+void RowItems::AddLargest(const Pass& pass) {
+  if (std::ranges::none_of(searched_, &SearchedLoad::dealt)) return;
+  largest_.reserve(loads_.size());
+  for (uint32_t item = 0; item < size(); ++item) {
+    for (const SearchedLoad& load : searched_) {
+      double& largest = largest_.emplace_back(0);
+      for (uint32_t i = 0; load.dealt && i < count(item); ++i) {
+        const SequenceIndex sequence = (*tree_)[first_[item] + i];
+        for (const double value : pass.loads().given().ItemsOf(*load.load, sequence)) {
+          largest = std::max(largest, value);
+        }
+      }
+    }
+  }
+}
+
 void RowItems::AddLoads(const Pass& pass) {
   constexpr double kNoLimit = std::numeric_limits<double>::infinity();
   const auto searched = [&](size_t load) -> SearchedLoad& {
@@ -54,11 +70,13 @@ void RowItems::AddLoads(const Pass& pass) {
     if (found != searched_.end()) return *found;
     return searched_.emplace_back(SearchedLoad{.load = load, .most = kNoLimit, .per_unit = 0});
   };
-  for (const LoadBudget& limit : pass.limits()) {
+  for (const LoadBudget& limit : pass.loads().limits()) {
     if (!limit.dealt) searched(limit.load).most = limit.most;
   }
-  for (const LoadPhase& phase : pass.phases()) {
-    if (!phase.dealt) searched(phase.load).per_unit = phase.per_unit;
+  for (const LoadPhase& phase : pass.loads().phases()) {
+    SearchedLoad& load = searched(phase.load);
+    load.per_unit = phase.per_unit;
+    load.dealt = phase.dealt;
   }
   if (pass.row_multiple() > 1) {
     searched_.push_back({.load = std::nullopt,
@@ -74,12 +92,13 @@ void RowItems::AddLoads(const Pass& pass) {
       }
       double sum = 0;
       for (uint32_t i = 0; i < count(item); ++i) {
-        sum += pass.loads().Of(*load.load, (*tree_)[first_[item] + i]);
+        sum += pass.loads().given().Of(*load.load, (*tree_)[first_[item] + i]);
       }
       loads_.push_back(sum);
     }
   }
-  if (pass.limits().empty()) return;
+  AddLargest(pass);
+  if (pass.loads().limits().empty()) return;
   above_.assign(size(), false);
   for (uint32_t item = 0; item < size(); ++item) {
     above_[item] = count(item) == 1 && pass.RunsAlone((*tree_)[first_[item]]);

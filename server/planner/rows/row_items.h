@@ -49,6 +49,9 @@ struct SearchedLoad {
   double per_unit = 0;
   // 0: any sum is right.
   double multiple = 0;
+  // Whether the items of a slot are dealt to its ranks, so that the phase takes the mean rank or
+  // the largest item, whichever is more.
+  bool dealt = false;
 
   // By how much a sum is beyond the limit, or off the multiple, in parts of these.
   double ExcessOf(double sum) const {
@@ -61,8 +64,11 @@ struct SearchedLoad {
   }
 };
 
-// Sums of the searched loads, in their order.
-using LoadSums = std::array<double, kMaxLoads + 1>;
+// Sums of the searched loads, in their order; and of those that are dealt, the largest item.
+struct RowLoads {
+  std::array<double, kMaxLoads + 1> sums = {};
+  std::array<double, kMaxLoads + 1> largest = {};
+};
 
 // What goes to one row as a whole: a leaf or, where groups stay in one micro-batch, a group, whose
 // leaves then follow each other. Items are numbered in depth-first order.
@@ -86,9 +92,14 @@ class RowItems {
   // Whether it has more of a load than rows may, so that it runs alone.
   bool is_above_limits(uint32_t item) const { return !above_.empty() && above_[item]; }
   std::span<const SearchedLoad> searched_loads() const { return searched_; }
-  // Of searched loads, in their order.
+  // Sums of searched loads, in their order.
   std::span<const double> loads(uint32_t item) const {
     return std::span(loads_).subspan(item * searched_.size(), searched_.size());
+  }
+  // Whether some are dealt; and of these, in the order of all, the largest items.
+  bool some_are_dealt() const { return !largest_.empty(); }
+  std::span<const double> largest(uint32_t item) const {
+    return std::span(largest_).subspan(item * searched_.size(), searched_.size());
   }
   // Of items a < b.
   uint32_t Common(uint32_t a, uint32_t b) const {
@@ -102,6 +113,7 @@ class RowItems {
       : tree_(&tree), shares_(pass.prefixes() != nullptr), path_cost_(pass) {}
 
   void AddLoads(const Pass& pass);
+  void AddLargest(const Pass& pass);
 
   const MiniBatchTree* tree_;
   bool shares_;
@@ -111,6 +123,7 @@ class RowItems {
   std::vector<double> costs_;
   std::vector<SearchedLoad> searched_;
   std::vector<double> loads_;
+  std::vector<double> largest_;
   std::vector<bool> above_;
 };
 

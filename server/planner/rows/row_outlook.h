@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "server/planner/rows/row.h"
+#include "server/planner/rows/row_chunks.h"
 #include "server/planner/rows/row_items.h"
 
 namespace batchplan {
@@ -72,14 +73,45 @@ struct RowOutlook {
   double rest_b = 0;
 };
 
+// What the phase of a dealt load takes in the slots of two rows, all others as they are.
+struct DealtOutlook {
+  double Of(double sum_a, double largest_a, double sum_b, double largest_b) const {
+    if (is_one_slot)
+      return Slot(rest_a.sum + sum_a + sum_b, std::max(largest_a, largest_b), rest_a);
+    return Slot(rest_a.sum + sum_a, largest_a, rest_a) +
+           Slot(rest_b.sum + sum_b, largest_b, rest_b);
+  }
+
+  // Of the others of a slot.
+  struct Rest {
+    double sum = 0;
+    double largest = 0;
+  };
+  double Slot(double sum, double largest, const Rest& rest) const {
+    return per_unit * std::max({sum / ranks, largest, rest.largest});
+  }
+
+  double per_unit = 0;
+  double ranks = 1;
+  bool is_one_slot = false;
+  Rest rest_a;
+  Rest rest_b;
+};
+
 // What two bins have of searched loads, and what the step takes for it.
 struct LoadsOutlook {
-  // `phases` are the outlooks of searched loads that have a phase; others are not looked at.
-  LoadsOutlook(std::span<const SearchedLoad> searched, const LoadSums& of_a, const LoadSums& of_b,
-               double weight, std::vector<RowOutlook> phases)
-      : searched(searched), of_a(of_a), of_b(of_b), weight(weight), outlooks(std::move(phases)) {
+  // One for each searched load; of `phases` those are looked at that have a phase, of `deals` those
+  // that are dealt.
+  LoadsOutlook(std::span<const SearchedLoad> searched, const RowLoads& of_a, const RowLoads& of_b,
+               double weight, std::vector<RowOutlook> phases, std::vector<DealtOutlook> deals)
+      : searched(searched),
+        of_a(of_a),
+        of_b(of_b),
+        weight(weight),
+        outlooks(std::move(phases)),
+        dealt(std::move(deals)) {
     for (size_t load = 0; load < searched.size(); ++load) {
-      if (searched[load].per_unit == 0) continue;
+      if (searched[load].per_unit == 0 || searched[load].dealt) continue;
       const RowOutlook& outlook = outlooks[load];
       floor +=
           outlook.kind == RowOutlook::kOneSlot ? outlook.rest : outlook.rest_a + outlook.rest_b;
@@ -89,47 +121,69 @@ struct LoadsOutlook {
 
   bool empty() const { return searched.empty(); }
 
-  double Excess(const LoadSums& x, const LoadSums& y) const {
+  double Excess(const RowLoads& x, const RowLoads& y) const {
     double sum = 0;
     for (size_t load = 0; load < searched.size(); ++load) {
-      sum += searched[load].ExcessOf(x[load]) + searched[load].ExcessOf(y[load]);
+      sum += searched[load].ExcessOf(x.sums[load]) + searched[load].ExcessOf(y.sums[load]);
     }
     return sum;
   }
 
   // Infinite where the bins would be further above limits than they are.
-  double Of(const LoadSums& x, const LoadSums& y) const {
+  double Of(const RowLoads& x, const RowLoads& y) const {
     const double above = Excess(x, y);
     if (above > excess) return std::numeric_limits<double>::infinity();
     double value = weight * above;
     for (size_t load = 0; load < searched.size(); ++load) {
       const double per_unit = searched[load].per_unit;
-      if (per_unit > 0) value += outlooks[load].Of(per_unit * x[load], per_unit * y[load]);
+      if (per_unit == 0) continue;
+      value += searched[load].dealt
+                   ? dealt[load].Of(x.sums[load], x.largest[load], y.sums[load], y.largest[load])
+                   : outlooks[load].Of(per_unit * x.sums[load], per_unit * y.sums[load]);
     }
     return value;
   }
   double Now() const { return empty() ? 0 : Of(of_a, of_b); }
-  // Where a gives the loads `from_a`, and b `from_b`.
-  double Traded(const double* from_a, const double* from_b) const {
-    LoadSums x = of_a;
-    LoadSums y = of_b;
-    for (size_t load = 0; load < searched.size(); ++load) {
-      const double to_b =
-          (from_a == nullptr ? 0 : from_a[load]) - (from_b == nullptr ? 0 : from_b[load]);
-      x[load] -= to_b;
-      y[load] += to_b;
+  // Where a gives chunk number i of `from_a`, and b chunk number j of `from_b`; kNoChunk: none.
+  double Traded(const ChunkLoads& from_a, size_t i, const ChunkLoads& from_b, size_t j) const {
+    RowLoads x = of_a;
+    RowLoads y = of_b;
+    if (i != kNoChunk) Move(from_a, i, x, y);
+    if (j != kNoChunk) Move(from_b, j, y, x);
+    if (!dealt.empty()) {
+      SetLargest(from_a, i, of_a, from_b, j, x);
+      SetLargest(from_b, j, of_b, from_a, i, y);
     }
     return Of(x, y);
   }
 
   std::span<const SearchedLoad> searched;
-  const LoadSums& of_a;
-  const LoadSums& of_b;
+  const RowLoads& of_a;
+  const RowLoads& of_b;
   double weight;
   std::vector<RowOutlook> outlooks;
+  // Empty if none is.
+  std::vector<DealtOutlook> dealt;
   // What phases take whatever the two bins have.
   double floor = 0;
   double excess = 0;
+
+ private:
+  void Move(const ChunkLoads& chunks, size_t chunk, RowLoads& from, RowLoads& into) const {
+    const std::span<const double> sums = chunks.sums(chunk);
+    for (size_t load = 0; load < searched.size(); ++load) {
+      from.sums[load] -= sums[load];
+      into.sums[load] += sums[load];
+    }
+  }
+  // Of a row that gives chunk `out` and takes chunk `in`.
+  void SetLargest(const ChunkLoads& own, size_t out, const RowLoads& now, const ChunkLoads& other,
+                  size_t in, RowLoads& row) const {
+    for (size_t load = 0; load < searched.size(); ++load) {
+      const double left = out == kNoChunk ? now.largest[load] : own.left(out)[load];
+      row.largest[load] = std::max(left, in == kNoChunk ? 0 : other.largest(in)[load]);
+    }
+  }
 };
 
 }  // namespace batchplan

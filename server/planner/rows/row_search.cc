@@ -12,8 +12,6 @@
 namespace batchplan {
 namespace {
 
-constexpr size_t kNothing = std::numeric_limits<size_t>::max();
-
 // Of an allowance, for a pair of bins and for each of their items.
 constexpr uint64_t kTicksAPair = 2000;
 constexpr uint64_t kTicksAnItem = 200;
@@ -25,6 +23,9 @@ constexpr uint64_t kPairsPerLook = 64;
 // pairs at the end for which it may not.
 constexpr double kSlack = 0.02;
 constexpr double kSettles = 0.3;
+
+// A step that is longer than the mean rank's work by this part of it is short enough.
+constexpr double kShortEnough = 5e-4;
 
 // The trades that are worked out exactly, of the best estimates.
 constexpr size_t kMostExact = 3;
@@ -67,6 +68,12 @@ RowSearch::RowSearch(const RowItems& items, const RowTerms& terms, std::vector<R
   for (const Row& bin : bins_) {
     excess_weight_ += kExcessWeight * bin.cost / static_cast<double>(bins_.size());
   }
+  for (uint32_t item = 0; item < items.size() && !items.shares(); ++item) {
+    mean_work_ += items.cost(item) / terms.ranks;
+    for (size_t load = 0; load < items.searched_loads().size(); ++load) {
+      mean_work_ += items.searched_loads()[load].per_unit * items.loads(item)[load] / terms.ranks;
+    }
+  }
   Regroup();
   best_time_ = time_ = Time();
 }
@@ -88,11 +95,7 @@ void RowSearch::Regroup() {
   if (terms_.synchronization == Synchronization::kAccumulated) {
     std::ranges::fill(sums_, 0);
     for (uint32_t bin = 0; bin < bins_.size(); ++bin) sums_[RankOf(bin)] += bins_[bin].cost;
-    return;
   }
-  const auto costlier = [&](uint32_t a, uint32_t b) {
-    return std::pair(-bins_[a].cost, a) < std::pair(-bins_[b].cost, b);
-  };
   if (terms_.fixed_slots) {
     for (uint32_t slot = 0; slot < terms_.slots; ++slot) {
       for (uint32_t rank = 0; rank < terms_.ranks; ++rank) {
@@ -102,6 +105,10 @@ void RowSearch::Regroup() {
     for (uint32_t place = 0; place < order_.size(); ++place) place_[order_[place]] = place;
     return;
   }
+  if (terms_.synchronization == Synchronization::kAccumulated) return;
+  const auto costlier = [&](uint32_t a, uint32_t b) {
+    return std::pair(-bins_[a].cost, a) < std::pair(-bins_[b].cost, b);
+  };
   std::iota(order_.begin(), order_.end(), 0u);
   if (!terms_.keeps_ranks && !terms_.keeps_counts) {
     std::ranges::sort(order_, costlier);
@@ -127,24 +134,38 @@ double RowSearch::Time() const {
     time += excess_weight_ * excess;
   }
   if (terms_.synchronization == Synchronization::kAccumulated) {
-    return time + std::ranges::max(sums_);
-  }
-  for (size_t slot = 0; slot < terms_.slots; ++slot) {
-    double most = 0;
-    for (size_t i = 0; i < terms_.ranks; ++i) {
-      most = std::max(most, bins_[order_[slot * terms_.ranks + i]].cost);
-    }
-    time += most;
-    for (size_t load = 0; load < searched.size(); ++load) {
-      if (searched[load].per_unit == 0) continue;
-      double most_of_load = 0;
+    time += std::ranges::max(sums_);
+  } else {
+    for (size_t slot = 0; slot < terms_.slots; ++slot) {
+      double most = 0;
       for (size_t i = 0; i < terms_.ranks; ++i) {
-        most_of_load = std::max(most_of_load, bins_[order_[slot * terms_.ranks + i]].loads[load]);
+        most = std::max(most, bins_[order_[slot * terms_.ranks + i]].cost);
       }
-      time += searched[load].per_unit * most_of_load;
+      time += most;
     }
+  }
+  for (size_t load = 0; load < searched.size(); ++load) {
+    if (searched[load].per_unit > 0) time += PhaseTime(load);
   }
   return time;
+}
+
+double RowSearch::PhaseTime(size_t load) const {
+  const SearchedLoad& searched = items_->searched_loads()[load];
+  double time = 0;
+  for (size_t slot = 0; slot < terms_.slots; ++slot) {
+    double most = 0;
+    double largest = 0;
+    double sum = 0;
+    for (size_t i = 0; i < terms_.ranks; ++i) {
+      const RowLoads& loads = bins_[order_[slot * terms_.ranks + i]].loads;
+      most = std::max(most, loads.sums[load]);
+      largest = std::max(largest, loads.largest[load]);
+      sum += loads.sums[load];
+    }
+    time += searched.dealt ? std::max(sum / terms_.ranks, largest) : most;
+  }
+  return searched.per_unit * time;
 }
 
 bool RowSearch::keeps_limits() const {
@@ -195,15 +216,41 @@ RowOutlook RowSearch::OutlookOf(uint32_t a, uint32_t b) const {
   return OutlookBy(a, b, [](const Row& bin) { return bin.cost; });
 }
 
+DealtOutlook RowSearch::DealtOutlookOf(uint32_t a, uint32_t b, size_t load) const {
+  const auto rest = [&](size_t slot) {
+    DealtOutlook::Rest others;
+    for (size_t i = slot * terms_.ranks; i < (slot + 1) * terms_.ranks; ++i) {
+      if (order_[i] == a || order_[i] == b) continue;
+      others.sum += bins_[order_[i]].loads.sums[load];
+      others.largest = std::max(others.largest, bins_[order_[i]].loads.largest[load]);
+    }
+    return others;
+  };
+  const size_t slot_a = place_[a] / terms_.ranks;
+  const size_t slot_b = place_[b] / terms_.ranks;
+  return {.per_unit = items_->searched_loads()[load].per_unit,
+          .ranks = static_cast<double>(terms_.ranks),
+          .is_one_slot = slot_a == slot_b,
+          .rest_a = rest(slot_a),
+          .rest_b = slot_a == slot_b ? DealtOutlook::Rest() : rest(slot_b)};
+}
+
 LoadsOutlook RowSearch::LoadsOutlookOf(uint32_t a, uint32_t b) const {
   const std::span<const SearchedLoad> searched = items_->searched_loads();
   std::vector<RowOutlook> phases(searched.size());
+  std::vector<DealtOutlook> deals;
   for (size_t load = 0; load < searched.size(); ++load) {
     const double per_unit = searched[load].per_unit;
     if (per_unit == 0) continue;
-    phases[load] = OutlookBy(a, b, [&](const Row& bin) { return per_unit * bin.loads[load]; });
+    if (searched[load].dealt) {
+      deals.resize(searched.size());
+      deals[load] = DealtOutlookOf(a, b, load);
+      continue;
+    }
+    phases[load] = OutlookBy(a, b, [&](const Row& bin) { return per_unit * bin.loads.sums[load]; });
   }
-  return {searched, bins_[a].loads, bins_[b].loads, excess_weight_, std::move(phases)};
+  return {searched,       bins_[a].loads,    bins_[b].loads,
+          excess_weight_, std::move(phases), std::move(deals)};
 }
 
 // A bin that its slot, or all ranks, wait for; sometimes any.
@@ -229,7 +276,12 @@ uint32_t RowSearch::PickCostliest() {
     if (load < searched.size() && searched[load].per_unit > 0) {
       for (size_t i = 1; i < terms_.ranks; ++i) {
         const uint32_t bin = order_[slot * terms_.ranks + i];
-        if (bins_[bin].loads[load] > bins_[costliest].loads[load]) costliest = bin;
+        const RowLoads& most = bins_[costliest].loads;
+        const RowLoads& own = bins_[bin].loads;
+        if (searched[load].dealt ? own.largest[load] > most.largest[load]
+                                 : own.sums[load] > most.sums[load]) {
+          costliest = bin;
+        }
       }
       return costliest;
     }
@@ -243,6 +295,9 @@ uint32_t RowSearch::PickCostliest() {
 
 // Any other bin, or one that has an item beside one of a's in depth-first order.
 uint32_t RowSearch::PickOther(uint32_t a) {
+  if (terms_.fixed_slots && !terms_.keeps_ranks && !items_->shares() && Random(2) == 0) {
+    return static_cast<uint32_t>(Random(terms_.ranks)) * terms_.slots + a % terms_.slots;
+  }
   if (Random(2) == 0) {
     const std::vector<uint32_t>& own = bins_[a].items;
     const size_t i = Random(own.size());
@@ -340,11 +395,8 @@ void RowSearch::Try(uint32_t a, uint32_t b, double slack) {
   finder_.Find(of_b, of_a, offset, chunks_b_);
   const RowOutlook outlook = OutlookOf(a, b);
   const LoadsOutlook loads = LoadsOutlookOf(a, b);
-  const size_t load_count = loads.searched.size();
-  LoadsOf(*items_, of_a, chunks_a_, loads_a_);
-  LoadsOf(*items_, of_b, chunks_b_, loads_b_);
-  const auto loads_of_a = [&](size_t i) { return loads_a_.data() + i * load_count; };
-  const auto loads_of_b = [&](size_t j) { return loads_b_.data() + j * load_count; };
+  loads_a_.Set(*items_, of_a, chunks_a_);
+  loads_b_.Set(*items_, of_b, chunks_b_);
   const double now = outlook.Of(of_a.cost, of_b.cost) + loads.Now();
   std::array<Trade, kMostExact> best;
   size_t found = 0;
@@ -368,8 +420,8 @@ void RowSearch::Try(uint32_t a, uint32_t b, double slack) {
     if (out.sequences == of_a.sequences && !terms_.may_empty) continue;
     if (of_b.tokens + out.in.tokens > terms_.capacity) continue;
     double value = outlook.Of(of_a.cost - out.out.cost, of_b.cost + out.in.cost);
-    if (!loads.empty()) value += loads.Traded(loads_of_a(i), nullptr);
-    if (value < limit) note(i, kNothing, value);
+    if (!loads.empty()) value += loads.Traded(loads_a_, i, loads_b_, kNoChunk);
+    if (value < limit) note(i, kNoChunk, value);
   }
   for (size_t j = 0; j < chunks_b_.size() && may_give; ++j) {
     const RowChunk& out = chunks_b_[j];
@@ -377,8 +429,8 @@ void RowSearch::Try(uint32_t a, uint32_t b, double slack) {
     if (out.sequences == of_b.sequences && !terms_.may_empty) continue;
     if (of_a.tokens + out.in.tokens > terms_.capacity) continue;
     double value = outlook.Of(of_a.cost + out.in.cost, of_b.cost - out.out.cost);
-    if (!loads.empty()) value += loads.Traded(nullptr, loads_of_b(j));
-    if (value < limit) note(kNothing, j, value);
+    if (!loads.empty()) value += loads.Traded(loads_a_, kNoChunk, loads_b_, j);
+    if (value < limit) note(kNoChunk, j, value);
   }
   added_.clear();
   removed_.clear();
@@ -393,7 +445,7 @@ void RowSearch::Try(uint32_t a, uint32_t b, double slack) {
                   removed_.data(), values_.size(), values_.data());
     // The best that leaves room, as far as one can tell without looking at what is joined anew.
     double least = found == kMostExact ? std::min(limit, best[found - 1].value) : limit;
-    size_t at = kNothing;
+    size_t at = kNoChunk;
     for (size_t j = 0; j < values_.size(); ++j) {
       if (values_[j] + loads.floor >= least) continue;
       const RowChunk& from_b = chunks_b_[j];
@@ -404,19 +456,19 @@ void RowSearch::Try(uint32_t a, uint32_t b, double slack) {
       }
       double value = values_[j];
       if (!loads.empty()) {
-        value += loads.Traded(loads_of_a(i), loads_of_b(j));
+        value += loads.Traded(loads_a_, i, loads_b_, j);
         if (value >= least) continue;
       }
       least = value;
       at = j;
     }
-    if (at != kNothing) note(i, at, least);
+    if (at != kNoChunk) note(i, at, least);
   }
   for (size_t k = 0; k < found; ++k) {
     const Trade& trade = best[k];
     const RowChunk none;
-    const RowChunk& from_a = trade.a == kNothing ? none : chunks_a_[trade.a];
-    const RowChunk& from_b = trade.b == kNothing ? none : chunks_b_[trade.b];
+    const RowChunk& from_a = trade.a == kNoChunk ? none : chunks_a_[trade.a];
+    const RowChunk& from_b = trade.b == kNoChunk ? none : chunks_b_[trade.b];
     Row new_a = Traded(*items_, of_a, from_a.begin, from_a.end,
                        std::span(of_b.items).subspan(from_b.begin, from_b.end - from_b.begin));
     if (!Fits(new_a)) continue;
@@ -461,7 +513,10 @@ void RowSearch::Improve(uint64_t pairs, const Allowance& allowance) {
   const uint64_t all = std::max<uint64_t>(1, steps.left);
   const double row = best_time_ / terms_.slots;
   while (steps.left > 0) {
-    if (steps.left % kPairsPerLook == 0 && allowance.stop_requested()) break;
+    if (steps.left % kPairsPerLook == 0 &&
+        (allowance.stop_requested() || best_time_ <= mean_work_ * (1 + kShortEnough))) {
+      break;
+    }
     --steps.left;
     const double left = static_cast<double>(steps.left) / static_cast<double>(all);
     const uint32_t a = PickCostliest();

@@ -42,7 +42,7 @@ class RowSearch {
   const RowTerms& terms() const { return terms_; }
 
  private:
-  // Numbers of chunks of the two bins; kNothing: none.
+  // Numbers of chunks of the two bins; kNoChunk: none.
   struct Trade {
     size_t a = 0;
     size_t b = 0;
@@ -53,11 +53,14 @@ class RowSearch {
   uint32_t RankOf(uint32_t bin) const { return bin / terms_.slots; }
   uint64_t Random(uint64_t below);
   double Time() const;
+  // What the phase of a searched load takes.
+  double PhaseTime(size_t load) const;
   void Regroup();
   // Of two bins by what `cost_of` says of each bin, and of all its rank's.
   template <typename CostOf>
   RowOutlook OutlookBy(uint32_t a, uint32_t b, CostOf cost_of) const;
   RowOutlook OutlookOf(uint32_t a, uint32_t b) const;
+  DealtOutlook DealtOutlookOf(uint32_t a, uint32_t b, size_t load) const;
   LoadsOutlook LoadsOutlookOf(uint32_t a, uint32_t b) const;
   uint32_t PickCostliest();
   uint32_t PickOther(uint32_t a);
@@ -92,6 +95,9 @@ class RowSearch {
   uint64_t random_;
   uint64_t puts_ = 0;
   double best_time_ = 0;
+  // What no step is shorter than; 0 where items share, so that rows' work depends on the others in
+  // them.
+  double mean_work_ = 0;
   // What bins had when they were changed, since the best of all was reached.
   struct Former {
     uint32_t bin;
@@ -102,8 +108,8 @@ class RowSearch {
   ChunkFinder finder_;
   std::vector<RowChunk> chunks_a_;
   std::vector<RowChunk> chunks_b_;
-  std::vector<double> loads_a_;
-  std::vector<double> loads_b_;
+  ChunkLoads loads_a_;
+  ChunkLoads loads_b_;
   std::vector<double> added_;
   std::vector<double> removed_;
   std::vector<double> values_;

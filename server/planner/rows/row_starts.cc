@@ -43,7 +43,7 @@ double SizeOf(const RowItems& items, const RowTerms& terms, PieceChoice choice, 
   if (choice != PieceChoice::kFewestTokens || searched.empty()) return CostWithPhases(items, piece);
   double size = static_cast<double>(piece.tokens) / static_cast<double>(terms.capacity);
   for (size_t load = 0; load < searched.size(); ++load) {
-    size = std::max(size, piece.loads[load] / searched[load].most);
+    size = std::max(size, piece.loads.sums[load] / searched[load].most);
   }
   return size;
 }
@@ -144,7 +144,7 @@ class PieceFiller {
       }
       // What runs alone may be above limits.
       const bool may_be_above = bins_[bin].items.empty() && piece.count == 1;
-      if (!may_be_above && !HasRoomForLoads(items_, bins_[bin], alone.loads)) return false;
+      if (!may_be_above && !HasRoomForLoads(items_, bins_[bin], alone.loads.sums)) return false;
       const RowChange change = ChangeBy(items_, bins_[bin], added, of_piece);
       const uint64_t tokens = bins_[bin].tokens + change.tokens;
       const bool fits = tokens <= terms_.capacity || (bins_[bin].items.empty() && piece.count == 1);

@@ -21,12 +21,14 @@ bool DealsWithin(const RowItems& items, const RowTerms& terms, std::span<const R
     std::ranges::for_each(bins[rank * terms.slots + slot].items, add);
   }
   std::ranges::for_each(added, add);
-  return std::ranges::all_of(pass.limits(), [&](const LoadBudget& limit) {
+  return std::ranges::all_of(pass.loads().limits(), [&](const LoadBudget& limit) {
     if (!limit.dealt) return true;
     double sum = 0;
-    for (const SequenceIndex sequence : sequences) sum += pass.loads().Of(limit.load, sequence);
+    for (const SequenceIndex sequence : sequences) {
+      sum += pass.loads().given().Of(limit.load, sequence);
+    }
     if (sum > limit.most * terms.ranks) return false;
-    const DealtItems dealt = DealItems(pass.loads(), limit.load, sequences, terms.ranks);
+    const DealtItems dealt = DealItems(pass.loads().given(), limit.load, sequences, terms.ranks);
     return std::ranges::max(dealt.sums) <= limit.most;
   });
 }

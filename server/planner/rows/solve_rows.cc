@@ -5,20 +5,20 @@
 #include <cstddef>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
 
-#include "server/planner/balance/rank_bins.h"
 #include "server/planner/pass/mini_batch_tree.h"
 #include "server/planner/pass/slot_loads.h"
 #include "server/planner/pass/step_time.h"
 #include "server/planner/ranks/more_slots.h"
 #include "server/planner/ranks/tree_bounds.h"
 #include "server/planner/request/seeds.h"
+#include "server/planner/rows/band_starts.h"
 #include "server/planner/rows/row.h"
 #include "server/planner/rows/row_items.h"
+#include "server/planner/rows/row_placement.h"
 #include "server/planner/rows/row_search.h"
 #include "server/planner/rows/row_starts.h"
 
@@ -79,10 +79,9 @@ class RowSolver {
         tree_(pass, sequences),
         items_(RowItems::Create(pass, tree_)),
         groups_keep_rank_(pass.groups_keep_rank() && !pass.groups_keep_microbatch()),
-        may_exceed_(!pass.limits().empty() || pass.row_multiple() > 1),
-        deals_within_limits_(pass.deals_within_limits()),
-        fixed_slots_(deals_within_limits_ ||
-                     !std::ranges::all_of(pass.phases(), &LoadPhase::dealt)) {
+        may_exceed_(!pass.loads().limits().empty() || pass.row_multiple() > 1),
+        deals_within_limits_(pass.loads().deals_within_limits()),
+        fixed_slots_(deals_within_limits_ || !pass.loads().phases().empty()) {
     if (!items_) return;
     item_of_.resize(sequences.size());
     for (uint32_t item = 0; item < items_->size(); ++item) {
@@ -112,7 +111,7 @@ class RowSolver {
     });
     for (const RowSearch& start : starts) {
       if (!start.keeps_limits()) continue;
-      Placement placement = PlacementOf(start);
+      Placement placement = PlacementOf(pass_, tree_, *items_, start);
       // Where ranks keep their rows, their empty ones may have changed what meets in a slot.
       if (deals_within_limits_ && !KeepsLimits(pass_, placement.microbatches, placement.slots)) {
         continue;
@@ -125,8 +124,8 @@ class RowSolver {
  private:
   // Not if plain passes know all that rows cost, and what they make is within limits.
   bool NeedsSearch(const std::vector<Placement>& others) const {
-    const bool is_plain = pass_.prefixes() == nullptr && pass_.without_phases() == nullptr &&
-                          pass_.row_multiple() == 1;
+    const bool is_plain =
+        pass_.prefixes() == nullptr && pass_.loads().phases().empty() && pass_.row_multiple() == 1;
     return !is_plain || std::ranges::none_of(others, [&](const Placement& other) {
       return KeepsLimits(pass_, other.microbatches, other.slots);
     });
@@ -353,6 +352,12 @@ class RowSolver {
           *items_, terms, pieces, PieceChoice::kCheapest, rank_of_, context_.allowance);
       if (bins) AddStart(*std::move(bins), slots, starts);
     }
+    if (is_free && fixed_slots_) {
+      for (const BandOrder order : {BandOrder::kByPhases, BandOrder::kByCost}) {
+        std::optional<std::vector<Row>> bands = FillBands(*items_, terms, order);
+        if (bands) AddStart(*std::move(bands), slots, starts);
+      }
+    }
     // Where costs leave no room, tokens may.
     if (starts.size() == before) {
       for (const PieceSize& size : {kWhole, kSingles}) {
@@ -368,82 +373,6 @@ class RowSolver {
     if (!is_free || is_fast || !shares || may_exceed_) return;
     std::optional<std::vector<Row>> runs = CutIntoRuns(*items_, terms);
     if (runs) AddStart(*std::move(runs), slots, starts);
-  }
-
-  Placement PlacementOf(const RowSearch& search) const {
-    const RowTerms& terms = search.terms();
-    const std::vector<Row>& bins = search.bins();
-    std::vector<uint32_t> bin_at(bins.size());
-    std::iota(bin_at.begin(), bin_at.end(), 0u);
-    if (terms.fixed_slots) bin_at = SlotsInOrder(search);
-    const bool deals = !terms.fixed_slots && terms.synchronization == Synchronization::kLockstep &&
-                       !terms.keeps_ranks && !terms.keeps_counts;
-    if (deals) {
-      std::vector<uint64_t> loads;
-      loads.reserve(bins.size());
-      for (const Row& bin : bins) {
-        loads.push_back(static_cast<uint64_t>(pass_.cost().FromUnits(bin.cost)));
-      }
-      bin_at = DealBins(loads, terms.ranks, terms.slots);
-    }
-    Placement placement;
-    placement.slots = terms.slots;
-    placement.whole_slots = terms.fixed_slots;
-    placement.widths.assign(bins.size(), 0);
-    placement.microbatches.Reserve(bins.size(), sequences_.size());
-    for (uint32_t rank = 0; rank < terms.ranks; ++rank) {
-      const auto own = std::span(bin_at).subspan(size_t{rank} * terms.slots, terms.slots);
-      // A rank's empty micro-batches are its last.
-      std::stable_partition(own.begin(), own.end(),
-                            [&](uint32_t bin) { return !bins[bin].items.empty(); });
-      for (const uint32_t bin : own) {
-        for (const uint32_t item : bins[bin].items) {
-          for (uint32_t i = 0; i < items_->count(item); ++i) {
-            placement.microbatches.Push(tree_[items_->first(item) + i]);
-          }
-        }
-        placement.microbatches.Close();
-      }
-    }
-    LayRows(pass_, placement);
-    if (pass_.prefixes() == nullptr) {
-      for (size_t m = 0; m < bins.size(); ++m) {
-        placement.widths[m] = pass_.RowOf(placement.microbatches[m]);
-      }
-    }
-    return placement;
-  }
-
-  // Bins by place: slots that have most empty bins are last, and these are on the last ranks, where
-  // ranks may exchange what they have.
-  std::vector<uint32_t> SlotsInOrder(const RowSearch& search) const {
-    const RowTerms& terms = search.terms();
-    const std::vector<Row>& bins = search.bins();
-    std::vector<std::pair<uint32_t, uint32_t>> slots;  // empty bins, slot
-    for (uint32_t slot = 0; slot < terms.slots; ++slot) {
-      uint32_t empty = 0;
-      for (uint32_t rank = 0; rank < terms.ranks; ++rank) {
-        empty += bins[rank * terms.slots + slot].items.empty() ? 1 : 0;
-      }
-      slots.emplace_back(empty, slot);
-    }
-    std::ranges::sort(slots);
-    std::vector<uint32_t> bin_at(bins.size());
-    const bool keeps = terms.keeps_ranks || terms.keeps_counts;
-    for (uint32_t slot = 0; slot < terms.slots; ++slot) {
-      for (uint32_t rank = 0; keeps && rank < terms.ranks; ++rank) {
-        bin_at[rank * terms.slots + slot] = rank * terms.slots + slots[slot].second;
-      }
-      if (keeps) continue;
-      uint32_t next = 0;
-      for (const bool is_empty : {false, true}) {
-        for (uint32_t rank = 0; rank < terms.ranks; ++rank) {
-          const uint32_t bin = rank * terms.slots + slots[slot].second;
-          if (bins[bin].items.empty() == is_empty) bin_at[next++ * terms.slots + slot] = bin;
-        }
-      }
-    }
-    return bin_at;
   }
 
   std::vector<Placement> InOrder(std::vector<Placement> placements) const {

@@ -279,6 +279,18 @@ TEST(PlanCommand, AnswersShareThePromptOfTheirGroup) {
   EXPECT_EQ(RunCli(with(shared, {"--scan", "sorted"}), lengths).exit_code, 1);
 }
 
+TEST(PlanCommand, MicrobatchesHaveAMultipleOfSequences) {
+  const std::vector<std::string> flags = {"plan",     "--lengths", "-",
+                                          "--budget", "1000",      "--sequence_count_multiple",
+                                          "3",        "--format",  "json"};
+  const v1::PlanBatchResponse plan =
+      ParseJson(RunCli(flags, "500\n450\n20\n300\n310\n60\n40\n30\n10\n"));
+  ASSERT_EQ(plan.passes_size(), 1);
+  const auto& offsets = plan.passes(0).microbatch_offsets();
+  ASSERT_GT(offsets.size(), 1);
+  for (const uint32_t offset : offsets) EXPECT_EQ(offset % 3, 0u);
+}
+
 TEST(PlanCommand, LoadsComeIntoTheRequestAndTheTable) {
   const std::string lengths = "500 100,50\n450 -\n420 80\n300 -\n310 20,20,20\n60 -\n";
   const std::vector<std::string> flags = {

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from batchplan import CostModel
+from batchplan import CostModel, LoadCost
 from batchplan.integrations import automodel, ms_swift
 from batchplan.integrations._packed_rows import are_packed, rows_of
 from batchplan.integrations._replace import stock_of
@@ -38,11 +38,11 @@ def modules(monkeypatch, **named):
     return [sys.modules[name.replace("__", ".")] for name in named]
 
 
-def assert_dealt(of_ranks, rows, steps=STEPS, count=None):
-    """Each row once, in slots of like cost; micro-batches without rows at the end alone."""
+def assert_dealt(of_ranks, rows, steps=STEPS, count=None, beside=0.0):
+    """Each row once, in slots of like cost, with what it costs beside; micro-batches without rows at the end alone."""
     seen = [row for batches in of_ranks for batch in batches for row in batch]
     assert sorted(seen) == list(range(len(rows) if count is None else count))
-    costs = numpy.array([COST.of_sequences(row).sum() for row in rows])
+    costs = numpy.array([COST.of_sequences(row).sum() for row in rows]) + beside
     for begin in range(0, len(of_ranks[0]) - steps, steps):
         times = numpy.array([[costs[one].sum() for one in own[begin : begin + steps]] for own in of_ranks])
         best = numpy.sort(times.ravel()).reshape(steps, RANKS)[:, -1].sum()
@@ -115,6 +115,47 @@ class PackingDataset:
         return {"row": row}
 
 
+class Template:
+    """Of samples of so many tokens, and images of such grids."""
+
+    def encode(self, row):
+        encoded = {"lengths": [row["tokens"] - 1, 1]}
+        if row["grid"]:
+            encoded |= {"image_grid_thw": torch.tensor(row["grid"]), "pixel_values": torch.zeros(3, 4)}
+        return encoded
+
+
+def encoders():
+    class EncodePreprocessor:
+        cache_format_version = "v2"
+
+        def __init__(self, template):
+            self.template = template
+
+        def preprocess(self, row):
+            return self.template.encode(row)
+
+    class AddLengthPreprocessor(EncodePreprocessor):
+        def preprocess(self, row):
+            row["lengths"] = super().preprocess(row)["lengths"]
+            return row
+
+    class NextFit(PackingDataset):
+        """By tokens alone."""
+
+        def __init__(self, template, dataset, *, packing_length, packing_strategy="binpack"):
+            self.dataset, self.packing_length, self.packing_strategy = dataset, packing_length, packing_strategy
+            self.packed_idx, self.packed_length = [], []
+            for sample, turns in enumerate(dataset["lengths"]):
+                if not self.packed_idx or self.packed_length[-1] + sum(turns) > packing_length:
+                    self.packed_idx.append([])
+                    self.packed_length.append(0)
+                self.packed_idx[-1].append(sample)
+                self.packed_length[-1] += sum(turns)
+
+    return EncodePreprocessor, AddLengthPreprocessor, NextFit
+
+
 class Shard:
     """Of a rank that the test sets."""
 
@@ -151,9 +192,34 @@ def swift(monkeypatch):
             return DataLoader(self.train_dataset, batch_sampler=sampler, collate_fn=self.data_collator)
 
     contents = {"DataLoaderMixin": DataLoaderMixin, "BatchSamplerShard": Shard}
-    (*_, module) = modules(monkeypatch, swift={}, swift__trainers={}, swift__trainers__mixin=contents)
+    encode, add_length, next_fit = encoders()
+    of_utils = {"EncodePreprocessor": encode, "AddLengthPreprocessor": add_length}
+    (*_, module) = modules(
+        monkeypatch, swift={}, swift__trainers={}, swift__dataset={}, swift__dataset__utils=of_utils,
+        swift__dataset__packing={"PackingDataset": next_fit}, swift__trainers__mixin=contents)
     ms_swift.install(cost=COST)
     return module
+
+
+def encoded(count=200, seed=0):
+    """A dataset as ms-swift encodes it, by column."""
+    draw = numpy.random.default_rng(seed)
+    preprocessor = sys.modules["swift.dataset.utils"].AddLengthPreprocessor(Template())
+    rows = []
+    for _ in range(count):
+        images = int(draw.integers(1, 3)) if draw.random() < 0.4 else 0
+        grid = [[1, int(draw.integers(2, 16)), int(draw.integers(2, 16))] for _ in range(images)]
+        rows.append(preprocessor.preprocess({"tokens": int(draw.integers(2, WIDTH)), "grid": grid}))
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def packed(dataset, **options):
+    return sys.modules["swift.dataset.packing"].PackingDataset(Template(), dataset, packing_length=WIDTH, **options)
+
+
+def patches_in(made):
+    own = [sum(t * h * w for t, h, w in grid) for grid in made.dataset["grid"]]
+    return numpy.array([sum(own[sample] for sample in row) for row in made.packed_idx])
 
 
 def trainer_of(swift, data, of_device=1, **arguments):
@@ -264,6 +330,73 @@ def test_ms_swift_trainings_that_are_not_dealt_are_refused(swift, monkeypatch):
         trainer_of(swift, data).get_train_dataloader()
     with pytest.raises(ValueError, match='effort is "zzz"'):
         ms_swift.install(effort="zzz")
+
+
+def test_ms_swift_packs_within_a_limit_of_patches(swift):
+    # Without one, the dataset has no patches, and rows come out as ms-swift makes them.
+    stock = packed(encoded())
+    assert "patches" not in stock.dataset and patches_in(stock).max() > 450
+    ms_swift.install(cost=COST, limits={"patches": 450})
+    ms_swift.install(cost=COST, limits={"patches": 450})
+    made = packed(encoded())
+    assert made.dataset["patches"] == [sum(t * h * w for t, h, w in grid) for grid in made.dataset["grid"]]
+    assert sorted(sample for row in made.packed_idx for sample in row) == list(range(200))
+    tokens = [sum(map(sum, (made.dataset["lengths"][sample] for sample in row))) for row in made.packed_idx]
+    assert tokens == made.packed_length and max(tokens) <= WIDTH
+    assert 0 < patches_in(made).max() <= 450
+    assert len(made) < len(stock)
+    # A sample that is longer than a row has one, as ms-swift gives it.
+    data = encoded()
+    data["lengths"][7] = [WIDTH, WIDTH]
+    assert [7] in packed(data).packed_idx
+    cached = sys.modules["swift.dataset.utils"].AddLengthPreprocessor(Template())
+    assert cached.cache_format_version == "v2_patches" and cached.kept_columns == ["patches"]
+
+
+def test_ms_swift_deals_rows_by_what_their_images_cost(swift, monkeypatch):
+    ms_swift.install(cost=CostModel(1.0, 1 / 64, loads={"patches": 0.5}))
+    data = packed(encoded())
+    assert data.packed_idx == packed({**data.dataset, "patches": [0] * 200}).packed_idx
+    trainers = [trainer_of(swift, data) for _ in range(RANKS)]
+    lengths = [[sum(data.dataset["lengths"][sample]) for sample in row] for row in data.packed_idx]
+    of_ranks = [rows_in(loader) for loader in loaders_of(monkeypatch, trainers)]
+    assert_dealt(of_ranks, lengths, beside=0.5 * patches_in(data))
+    with pytest.raises(AssertionError):
+        assert_dealt(of_ranks, lengths)
+
+
+def test_ms_swift_refuses_patches_that_are_not_known(swift):
+    limited = {"limits": {"patches": 450}}
+    before = encoded()
+    ms_swift.install(**limited)
+    with pytest.raises(ValueError, match="the dataset has no column patches: it was encoded before ms_swift.install"):
+        packed(before)
+    made = encoded()
+    with pytest.raises(ValueError, match='packing_strategy is "sequential"; must be "binpack"'):
+        packed(made, packing_strategy="sequential")
+    largest = int(numpy.argmax(made["patches"]))
+    with pytest.raises(ValueError, match=f"limits has 100 patches; sample {largest} has {max(made['patches'])}: raise it"):
+        ms_swift.install(limits={"patches": 100})
+        packed(made)
+    preprocessor = sys.modules["swift.dataset.utils"].AddLengthPreprocessor(Template())
+    preprocessor.template.encode = lambda row: {"lengths": [3], "pixel_values": torch.zeros(1, 3, 4, 4)}
+    made["patches"][5] = preprocessor.preprocess({})["patches"]
+    with pytest.raises(ValueError, match="sample 5 has pixels without image_grid_thw or video_grid_thw"):
+        packed(made)
+    # Of pairs, both are encoded.
+    grid = torch.tensor([[1, 2, 3]])
+    preprocessor.template.encode = lambda row: {
+        "lengths": [3, 4], "chosen_pixel_values": 1, "chosen_image_grid_thw": grid, "rejected_pixel_values_videos": 1,
+        "rejected_video_grid_thw": [[2, 2, 2]], "pixel_values": None}
+    assert preprocessor.preprocess({})["patches"] == 6 + 8
+    for options, message in (
+        ({"limits": {"frames": 3}}, r'limits\[0\].load is "frames"'),
+        ({"limits": {"patches": 0}}, "max_per_microbatch is 0"),
+        ({"cost": CostModel(1.0, loads={"frames": 3})}, r'loads\[0\].load is "frames"'),
+        ({"cost": CostModel(1.0, loads=[LoadCost("patches", 3, separate=True)])}, "separate is True; must be False"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ms_swift.install(**options)
 
 
 # NeMo AutoModel.

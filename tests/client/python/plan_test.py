@@ -254,6 +254,14 @@ def test_context_parallel_ranks_exchange_what_the_model_says():
     assert plan.metrics.predicted_step_time == pytest.approx(10 + 60)
 
 
+def test_micro_batches_have_a_multiple_of_sequences():
+    lengths = [100 + 7 * (i % 40) for i in range(96)]
+    plan = batchplan.plan(lengths, dp=2, passes=[batchplan.Pass(2048, sequence_count_multiple=4)])
+    assert all(len(microbatch) % 4 == 0 for rank in range(2) for microbatch in plan.rank(rank))
+    with pytest.raises(batchplan.InvalidRequest, match="has 95 sequences, which sequence_count_multiple 4"):
+        batchplan.plan(lengths[1:], dp=2, passes=[batchplan.Pass(2048, sequence_count_multiple=4)])
+
+
 PASS_FIELDS = {"packer", "rows", "scan", "sharding", "order", "balance_on", "sequence_counts", "kinds_per_slot"}
 
 

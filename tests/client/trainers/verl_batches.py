@@ -6,6 +6,7 @@ from omegaconf import OmegaConf
 from verl import DataProto
 from verl.trainer.ppo.ray_trainer import RayPPOTrainer
 from verl.utils import tensordict_utils
+from verl.utils.model import extract_multi_modal_inputs
 from verl.workers.utils.padding import left_right_2_no_padding
 
 # Small tensors, on processors that others use too.
@@ -62,6 +63,32 @@ def batch_of(lengths):
         "position_ids": (mask.cumsum(1) - 1).clamp(min=0), "response_mask": mask[:, before:],
         "number": torch.arange(len(lengths)),
     })
+
+
+def with_images(batch, seed=0, most=40):
+    """A third of the sequences has images, of up to `most` patches a side, and a tenth a video of two frames."""
+    random = numpy.random.default_rng(seed)
+    inputs = numpy.empty(len(batch), dtype=object)
+    for place in range(len(batch)):
+        kind = random.random()
+        grids = {}
+        if kind < 0.33:
+            grids["pixel_values"] = "image_grid_thw", random.integers(8, most, (int(random.integers(1, 4)), 3))
+            grids["pixel_values"][1][:, 0] = 1
+        elif kind < 0.43:
+            grids["pixel_values_videos"] = "video_grid_thw", numpy.array([[2, 16, 16]])
+        inputs[place] = {}
+        for pixels, (name, grid) in grids.items():
+            inputs[place][name] = torch.from_numpy(grid)
+            inputs[place][pixels] = torch.zeros(int(grid.prod(1).sum()), 4)
+    batch.non_tensor_batch["multi_modal_inputs"] = inputs
+    return batch
+
+
+def patches(micro_batch):
+    """By the pixels, of which each row is a patch."""
+    inputs = extract_multi_modal_inputs(micro_batch["multi_modal_inputs"])
+    return sum(len(inputs[name]) for name in ("pixel_values", "pixel_values_videos") if name in inputs)
 
 
 def of_ranks(batch, dp):

@@ -12,6 +12,7 @@ import pathlib
 import sys
 
 import verl_batches
+from tensordict import NonTensorStack
 from torch import distributed
 from verl.utils.tensordict_utils import concat_tensordict, index_select_tensor_dict
 from verl.workers.engine.utils import prepare_micro_batches
@@ -30,8 +31,23 @@ def with_wrong_variable(own):
     return without_field(own)
 
 
+def limited(patches):
+    """From here on."""
+    os.environ.pop("BATCHPLAN_LIMIT", None)
+    if patches:
+        os.environ["BATCHPLAN_LIMIT"] = f"patches={patches}"
+
+
+def unknown(own):
+    """Pixels of which there is no grid."""
+    inputs = [{"pixel_values": one} for one in own["number"].unbind()]
+    own["multi_modal_inputs"] = NonTensorStack(*inputs)
+    return own
+
+
 def parts():
-    batch = verl_batches.batch_of(verl_batches.long_tailed(64, 5, median=200, longest=BUDGET))
+    lengths = verl_batches.long_tailed(64, 5, median=200, longest=BUDGET)
+    batch = verl_batches.with_images(verl_batches.batch_of(lengths), 5, most=24)
     verl_batches.trainer(2, verl_batches.config(BUDGET))._balance_batch(batch, {})
     return verl_batches.of_ranks(batch, 2)
 
@@ -62,14 +78,38 @@ CASES = {
     ),
     "too few on one": (lambda own, rank: own if rank else chosen(own, [0]), {}),
     "torn groups on one": (lambda own, rank: own if rank else chosen(own, range(3)), {"force_group_size": 2}),
-    # The last, as the variable stays.
+    "a limit that the plan did not have": (lambda own, rank: own, {}),
+    "a plan within the limit": (lambda own, rank: own, {}),
+    "no field, a limit": (lambda own, rank: without_field(own), {}),
+    "groups, a limit": (lambda own, rank: own, {"force_group_size": 2, "max_token_len_per_gpu": 2 * BUDGET}),
+    "too many patches on one": (lambda own, rank: without_field(own), {}),
+    "another limit on one": (lambda own, rank: without_field(own), {}),
+    "unknown patches on one": (lambda own, rank: unknown(own) if rank else own, {}),
+    "no limit on one": (lambda own, rank: without_field(own), {}),
     "wrong variable on one": (lambda own, rank: without_field(own) if rank else with_wrong_variable(own), {}),
+}
+
+
+# By case, the limit of patches when the trainer plans the batch, and those of the ranks.
+LIMITS = {
+    "a limit that the plan did not have": (None, (2000, 2000)),
+    "a plan within the limit": (2000, (2000, 2000)),
+    "no field, a limit": (2000, (2000, 2000)),
+    "groups, a limit": (2000, (2000, 2000)),
+    "too many patches on one": (2000, (500, 2000)),
+    "another limit on one": (2000, (2000, 3000)),
+    "unknown patches on one": (2000, (2000, 2000)),
+    "no limit on one": (2000, (None, 2000)),
 }
 
 
 def outcome(case, rank):
     change, more = CASES[case]
-    data = verl_batches.for_micro_batches(change(parts()[rank], rank), BUDGET)
+    of_trainer, of_ranks = LIMITS.get(case, (None, (None, None)))
+    limited(of_trainer)
+    own = parts()[rank]
+    limited(of_ranks[rank])
+    data = verl_batches.for_micro_batches(change(own, rank), BUDGET)
     for name, value in more.items():
         data = verl_batches.tensordict_utils.assign_non_tensor(data, **{name: value})
     try:
@@ -79,6 +119,7 @@ def outcome(case, rank):
     assert sorted(index for part in indices for index in part) == list(range(len(data)))
     return {
         "tokens": [verl_batches.tokens(one) for one in micro_batches],
+        "patches": [verl_batches.patches(one) for one in micro_batches],
         "planned": [
             FIELD in one.keys() and len(set(one[FIELD].tolist())) == 1 and int(one[FIELD][0]) % 2**32 == len(one)
             for one in micro_batches

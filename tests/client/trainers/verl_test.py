@@ -1,5 +1,6 @@
 """verl's own trainer, batches and engines, as they are and with batchplan's plans."""
 
+import asyncio
 import functools
 import json
 import os
@@ -12,13 +13,14 @@ import numpy
 import pytest
 import torch
 from verl_batches import (
-    Workers, batch_of, config, cost, for_micro_batches, long_tailed, mini_batches, of_ranks, tokens, trainer)
+    Workers, batch_of, config, cost, for_micro_batches, long_tailed, mini_batches, of_ranks, patches, tokens, trainer,
+    with_images)
 from pipelines import makespan
 from tiny_llama import tiny_llama
 from verl import DataProto
 from verl.trainer.ppo.core_algos import agg_loss
 from verl.trainer.ppo.ray_trainer import RayPPOTrainer
-from verl.trainer.ppo.v1 import trainer_base
+from verl.trainer.ppo.v1 import agent_loop_tq, trainer_base
 from verl.utils import dynamic_cp_scheduler, seqlen_balancing, tensordict_utils
 from verl.workers.engine import utils
 from verl.workers.engine_workers import TrainingWorker
@@ -196,7 +198,8 @@ def test_a_sequence_beyond_the_budget_is_named_with_verls_setting():
 
 @pytest.mark.parametrize("name, value", [
     ("BATCHPLAN_COST", "1,x"), ("BATCHPLAN_COST", "1,1,1,1,1,1"), ("BATCHPLAN_EFFORT", "most"),
-    ("BATCHPLAN_MINI_BATCHES", "random")])
+    ("BATCHPLAN_MINI_BATCHES", "random"), ("BATCHPLAN_LIMIT", "patches=0"), ("BATCHPLAN_LIMIT", "tokens=7"),
+    ("BATCHPLAN_LIMIT", "inf"), ("BATCHPLAN_LIMIT", "patches=-3"), ("BATCHPLAN_LOAD_COST", "patches=1:separate")])
 def test_variables_are_checked(monkeypatch, name, value):
     monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match=value.rpartition(",")[2]):
@@ -209,6 +212,76 @@ def test_costs_of_the_environment_are_those_of_the_plan(monkeypatch):
     for text, same in (("24576,1", True), ("0,1", False)):
         monkeypatch.setenv("BATCHPLAN_COST", text)
         assert torch.equal(balanced(lengths, config(BUDGET))[0].batch["number"], usual.batch["number"]) == same
+
+
+@pytest.mark.parametrize("size", [0, 32])
+def test_micro_batches_of_every_pass_keep_to_the_limit_of_patches(monkeypatch, size):
+    monkeypatch.setenv("BATCHPLAN_LIMIT", "patches=5000")
+    settings = config(BUDGET, mini_batch=size, log_probs=2 * BUDGET)
+    batch = with_images(batch_of(long_tailed(128, 1, median=150, longest=BUDGET)))
+    made = trainer(DP, settings)
+    metrics = {}
+    made._balance_batch(batch, metrics)
+    found = [[micro_batches(part)[0] for part in step] for step in steps(batch, size or 128)]
+    largest = max(patches(one) for step in found for rank in step for one in rank)
+    assert largest == metrics["batchplan/train_largest_patches"] <= 5000
+    for step in found:
+        lockstep(step)
+    whole = [micro_batches(own, 2 * BUDGET)[0] for own in of_ranks(batch, DP)]
+    assert max(tokens(one) for rank in whole for one in rank) > BUDGET
+    assert max(patches(one) for rank in whole for one in rank) <= 5000
+    # By tokens alone, the same batch is not within it.
+    monkeypatch.delenv("BATCHPLAN_LIMIT")
+    blind = with_images(batch_of(long_tailed(128, 1, median=150, longest=BUDGET)))
+    made._balance_batch(blind, metrics := {})
+    wider = [micro_batches(own, 2 * BUDGET)[0] for own in of_ranks(blind, DP)]
+    assert max(patches(one) for rank in wider for one in rank) > 5000
+    assert "batchplan/train_largest_patches" not in metrics
+    monkeypatch.setenv("BATCHPLAN_LIMIT", "patches=500")
+    with pytest.raises(ValueError, match="BATCHPLAN_LIMIT has 500 patches; sequence [0-9]+ has [0-9]+"):
+        made._balance_batch(blind, {})
+
+
+def test_the_encoder_is_a_phase_that_ranks_wait_for(monkeypatch):
+    per_patch = 24576
+
+    def takes(batch):
+        ranks = [micro_batches(own)[0] for own in of_ranks(batch, DP)]
+        encoders = sum(max(per_patch * patches(one) for one in slot) for slot in zip(*ranks))
+        return encoders + lockstep(ranks)
+
+    def planned():
+        batch = with_images(batch_of(long_tailed(128, 2, median=150, longest=BUDGET)))
+        trainer(DP, config(BUDGET))._balance_batch(batch, {})
+        return takes(batch)
+
+    monkeypatch.setenv("BATCHPLAN_COST", "24576,1")
+    blind = planned()
+    monkeypatch.setenv("BATCHPLAN_LOAD_COST", f"patches={per_patch}:separate")
+    assert planned() < 0.95 * blind
+
+
+@pytest.mark.parametrize("text", ["patches", "patches=x", "patches=-1", "tokens=1", "patches=1:dealt"])
+def test_costs_of_loads_are_checked(monkeypatch, text):
+    monkeypatch.setenv("BATCHPLAN_COST", "24576,1")
+    monkeypatch.setenv("BATCHPLAN_LOAD_COST", text)
+    with pytest.raises(ValueError, match=f'BATCHPLAN_LOAD_COST is "{text}"; must be "patches="'):
+        balanced([100] * 8, config(400))
+
+
+def test_patches_that_are_not_known_are_refused(monkeypatch):
+    batch = with_images(batch_of([100] * 8))
+    batch.non_tensor_batch["multi_modal_inputs"][5] = {"pixel_values": torch.zeros(1, 3, 4, 4), "image_grid_thw": None}
+    trainer(DP, config(400))._balance_batch(batch, {})
+    place = next(place for place, one in enumerate(batch.non_tensor_batch["multi_modal_inputs"]) if len(one) == 2
+                 and one.get("image_grid_thw", 0) is None)
+    monkeypatch.setenv("BATCHPLAN_LIMIT", "patches=5000")
+    with pytest.raises(ValueError, match=rf"multi_modal_inputs\[{place}\] has pixels without image_grid_thw"):
+        trainer(DP, config(400))._balance_batch(batch, {})
+    dynamic = config(400, strategy="megatron", megatron={"dynamic_context_parallel": True})
+    checked = _trainers.checked(lambda self, settings: setattr(self, "config", settings), _trainers.check_ray_ppo)
+    with pytest.raises(ValueError, match='BATCHPLAN_LIMIT is "patches=5000": with dynamic_context_parallel'):
+        checked(types.SimpleNamespace(), dynamic)
 
 
 def test_budgets_are_multiplied_by_the_ranks_that_share_sequences():
@@ -428,11 +501,60 @@ def test_the_plan_travels_through_a_queue(monkeypatch):
             assert lockstep(ranks) < 1.1 * sum(map(cost, step)) / DP
 
 
+def test_agent_loops_put_the_patches_among_the_tags(monkeypatch, caplog):
+    queue = pytest.importorskip("transfer_queue")
+    data = with_images(batch_of(long_tailed(128, 3, median=150, longest=BUDGET)))
+    put = {}
+
+    async def async_kv_batch_put(keys, partition_id, fields=None, tags=None):
+        put["tags"] = tags
+
+    def tags_of(**variables):
+        with monkeypatch.context() as own:
+            for name, value in variables.items():
+                own.setenv(name, value)
+            of_loops = _trainers.TaggingQueue(types.SimpleNamespace(async_kv_batch_put=async_kv_batch_put, init=len))
+            fields = tensordict_utils.list_of_dict_to_tensordict(
+                [{"multi_modal_inputs": one} for one in data.non_tensor_batch["multi_modal_inputs"]])
+            tags = [{"seq_len": int(n)} for n in data.batch["attention_mask"].sum(-1)]
+            asyncio.run(of_loops.async_kv_batch_put(keys=list(map(str, range(128))), fields=fields, tags=tags, partition_id="train"))
+            assert of_loops.init is len
+        return put["tags"]
+
+    assert "tq" in vars(agent_loop_tq) and isinstance(agent_loop_tq.tq, _trainers.TaggingQueue)
+    assert all(tag.keys() == {"seq_len"} for tag in tags_of())
+    tags = tags_of(BATCHPLAN_LIMIT="patches=5000")
+    own = [patches({"multi_modal_inputs": [one]}) for one in data.non_tensor_batch["multi_modal_inputs"]]
+    assert [tag["batchplan_patches"] for tag in tags] == own and max(own) > 2000
+
+    monkeypatch.setenv("BATCHPLAN_LIMIT", "patches=5000")
+    monkeypatch.setattr(trainer_base.tq, "kv_batch_put", lambda keys, partition_id, fields: put.update(fields=fields))
+    made = trainer(DP, config(BUDGET, mini_batch=128), QueueTrainer)
+    made.critic_warmup = made.global_steps = 0
+    made.config.trainer.critic_warmup = 0
+    made.tokenizer = types.SimpleNamespace(eos_token_id=0)
+    batch = queue.KVBatchMeta(keys=list(map(str, range(128))), tags=tags, partition_id="train")
+    batch = made._balance_batch(batch, {})
+    data.reorder(torch.tensor(list(map(int, batch.keys))))
+    for name in put["fields"].keys():
+        data.batch[name] = put["fields"][name]
+    ranks = [micro_batches(own)[0] for own in of_ranks(data, DP)]
+    lockstep(ranks)
+    assert max(patches(one) for rank in ranks for one in rank) <= 5000
+    # What fills a batch up has no images; what other loops put has no such tag.
+    assert _trainers.tagged_patches([{"is_padding": True, "batchplan_patches": 7}, {"batchplan_patches": 3}]).tolist() == [0, 3]
+    put.clear()
+    bare = queue.KVBatchMeta(
+        keys=list(map(str, range(128))), tags=[{"seq_len": tag["seq_len"]} for tag in tags], partition_id="train")
+    made._balance_batch(bare, {})
+    assert not put and "a sequence has no batchplan_patches tag" in caplog.text
+
+
 class QueueTrainer(trainer_base.PPOTrainer):
     on_sample_end = on_step_end = None
 
 
-def test_batches_of_the_sft_trainer_are_planned_on_their_way():
+def test_batches_of_the_sft_trainer_are_planned_on_their_way(monkeypatch):
     sent = []
     dispatch = _trainers.dispatch_planned(functools.partial(lambda mesh, group, data: sent.append(data), "train"))
     group = Workers(DP)
@@ -448,6 +570,11 @@ def test_batches_of_the_sft_trainer_are_planned_on_their_way():
     assert max(tokens(one) for rank in ranks for one in rank) <= BUDGET
     with pytest.raises(ValueError, match="data.use_dynamic_bsz is False.* and data.max_token_len_per_gpu to the tokens"):
         dispatch(group, tensordict_utils.assign_non_tensor(data, use_dynamic_bsz=False))
+    (images,) = of_ranks(with_images(batch_of(long_tailed(128, 2, median=150, longest=BUDGET))), 1)
+    monkeypatch.setenv("BATCHPLAN_LIMIT", "patches=5000")
+    dispatch(group, for_micro_batches(images, BUDGET // 2))
+    parts = tensordict_utils.chunk_tensordict(sent[-1], DP)
+    assert max(patches(one) for own in parts for one in micro_batches(own)[0]) <= 5000
     engine.dynamic_context_parallel = True
     dispatch(group, data)
     assert sent[-1] is data
@@ -480,6 +607,22 @@ def test_two_ranks_take_the_same_way_whatever_happened_to_their_parts(tmp_path):
                           ("too few on one", "a rank has 1 sequences"),
                           ("torn groups on one", "force_group_size is 2; it does not divide")):
         assert all(message in rank["error"] for rank in found[case]), case
+    # Without the limit, some have more.
+    assert max(max(rank["patches"]) for rank in found["planned"]) > 2000
+    for case in ("a limit that the plan did not have", "a plan within the limit", "no field, a limit", "groups, a limit"):
+        first, second = found[case]
+        assert len(first["tokens"]) == len(second["tokens"]), case
+        assert max(first["patches"] + second["patches"]) <= 2000, case
+        assert all(all(rank["planned"]) for rank in found[case]) == (case == "a plan within the limit"), case
+    # As the driver's variables should be the workers', these only go on.
+    for case, limits in (("another limit on one", (2000, 2000)), ("no limit on one", (1e9, 2000))):
+        assert all(max(rank["patches"]) <= limit for rank, limit in zip(found[case], limits)), case
+        assert len({len(rank["tokens"]) for rank in found[case]}) == 1, case
+    for rank in found["too many patches on one"]:
+        assert "BATCHPLAN_LIMIT has 500 patches; a sequence" in rank["error"]
+    unknown, other = found["unknown patches on one"][::-1]
+    assert "multi_modal_inputs[0] has pixels without image_grid_thw" in unknown["error"]
+    assert "another rank" in other["error"]
     wrong, other = found["wrong variable on one"]
     assert 'BATCHPLAN_COST is "1,x"' in wrong["error"] and "another rank" in other["error"]
     assert "sequences were left out, repeated or exchanged since" in made.stderr

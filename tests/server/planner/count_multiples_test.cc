@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/planner/make_plan.h"
+#include "tests/support/assignments.h"
 #include "tests/support/checked_plan.h"
 #include "tests/support/generated_request.h"
 #include "tests/support/generators.h"
@@ -107,23 +108,10 @@ std::optional<double> TimeOf(const FewRequest& request, const std::vector<uint32
 std::optional<double> BestOfFew(const FewRequest& request) {
   const auto count = static_cast<uint32_t>(request.lengths.size());
   const uint32_t ranks = request.options.topology.data_parallel;
-  std::optional<double> best;
-  for (uint32_t slots = 1; slots <= count / request.multiple(); ++slots) {
-    std::vector<uint32_t> bin_of(count, 0);
-    for (bool more = true; more;) {
-      const std::optional<double> time = TimeOf(request, bin_of, slots);
-      if (time && (!best || *time < *best)) best = time;
-      more = false;
-      for (uint32_t& bin : bin_of) {
-        if (++bin < ranks * slots) {
-          more = true;
-          break;
-        }
-        bin = 0;
-      }
-    }
-  }
-  return best;
+  return testing::ShortestStep(count, ranks, count / request.multiple(),
+                               [&](const std::vector<uint32_t>& bin_of, uint32_t slots) {
+                                 return TimeOf(request, bin_of, slots);
+                               });
 }
 
 TEST(CountMultiplesTest, AreKeptAndNearTheBestOfAllPlans) {

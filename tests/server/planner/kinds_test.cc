@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/planner/make_plan.h"
+#include "tests/support/assignments.h"
 #include "tests/support/checked_plan.h"
 #include "tests/support/generators.h"
 
@@ -136,23 +137,10 @@ std::optional<double> BestOfKinds(const KindsRequest& request) {
   const uint32_t ranks = request.options.topology.data_parallel;
   const uint32_t most =
       request.options.allow_empty_microbatches ? std::min(count, 4u) : std::max(1u, count / ranks);
-  std::optional<double> best;
-  for (uint32_t slots = 1; slots <= most; ++slots) {
-    std::vector<uint32_t> bin_of(count, 0);
-    for (bool more = true; more;) {
-      const std::optional<double> time = TimeOf(request, bin_of, slots);
-      if (time && (!best || *time < *best)) best = time;
-      more = false;
-      for (uint32_t& bin : bin_of) {
-        if (++bin < ranks * slots) {
-          more = true;
-          break;
-        }
-        bin = 0;
-      }
-    }
-  }
-  return best;
+  return testing::ShortestStep(count, ranks, most,
+                               [&](const std::vector<uint32_t>& bin_of, uint32_t slots) {
+                                 return TimeOf(request, bin_of, slots);
+                               });
 }
 
 TEST(KindsTest, AreApartAndNearTheBestOfAllPlans) {

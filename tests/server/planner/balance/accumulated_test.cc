@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <span>
 #include <stop_token>
@@ -13,6 +12,7 @@
 
 #include "server/planner/balance/even_parts.h"
 #include "server/planner/packing/packer.h"
+#include "tests/support/assignments.h"
 #include "tests/support/generators.h"
 
 namespace batchplan {
@@ -92,19 +92,10 @@ uint64_t LeastCostliestRank(const Instance& instance) {
   const auto bins = static_cast<uint32_t>(instance.ranks * instance.slots);
   std::vector<uint32_t> items(instance.lengths.size());
   for (uint32_t i = 0; i < items.size(); ++i) items[i] = i;
-  std::vector<uint32_t> bin_of(items.size(), 0);
-  const std::function<void(size_t)> place = [&](size_t item) {
-    if (item == items.size()) {
-      const Bins all(items, bin_of, bins);
-      if (IsLegal(all, instance)) least = std::min(least, CostliestRank(all, instance));
-      return;
-    }
-    for (uint32_t bin = 0; bin < bins; ++bin) {
-      bin_of[item] = bin;
-      place(item + 1);
-    }
-  };
-  place(0);
+  testing::ForEachAssignment(items.size(), bins, [&](const std::vector<uint32_t>& bin_of) {
+    const Bins all(items, bin_of, bins);
+    if (IsLegal(all, instance)) least = std::min(least, CostliestRank(all, instance));
+  });
   return least;
 }
 

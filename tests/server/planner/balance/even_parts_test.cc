@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/server/planner/packing/partitions.h"
+#include "tests/server/planner/balance/partitions.h"
 #include "tests/support/generators.h"
 
 namespace batchplan {

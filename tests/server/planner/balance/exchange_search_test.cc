@@ -9,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-#include "tests/server/planner/packing/partitions.h"
+#include "tests/server/planner/balance/partitions.h"
 #include "tests/support/generators.h"
 
 namespace batchplan {

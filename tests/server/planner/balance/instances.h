@@ -18,6 +18,7 @@
 #include "server/planner/balance/rank_bins.h"
 #include "server/planner/packing/bins.h"
 #include "server/planner/packing/packer.h"
+#include "tests/support/assignments.h"
 #include "tests/support/generators.h"
 
 namespace batchplan::testing {
@@ -260,16 +261,13 @@ inline uint64_t LeastStepTime(const BalanceInstance& instance,
                               const std::function<bool(const Bins&)>& legal) {
   std::vector<uint32_t> items(instance.lengths.size());
   for (uint32_t i = 0; i < items.size(); ++i) items[i] = i;
-  std::vector<uint32_t> bin_of(items.size(), 0);
   uint64_t least = std::numeric_limits<uint64_t>::max();
-  while (true) {
+  ForEachAssignment(items.size(), instance.bins(), [&](const std::vector<uint32_t>& bin_of) {
     const Bins bins(items, bin_of, instance.bins());
     const uint64_t time = SortedLockstepTime(BinCosts(instance, bins), instance.ranks);
     if (time < least && Fault(instance, bins).empty() && legal(bins)) least = time;
-    size_t digit = 0;
-    while (digit < bin_of.size() && ++bin_of[digit] == instance.bins()) bin_of[digit++] = 0;
-    if (digit == bin_of.size()) return least;
-  }
+  });
+  return least;
 }
 
 }  // namespace batchplan::testing

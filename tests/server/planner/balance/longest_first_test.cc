@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/server/planner/balance/instances.h"
+#include "tests/server/planner/balance/partitions.h"
 #include "tests/support/generators.h"
 
 namespace batchplan {
@@ -43,25 +44,6 @@ std::vector<uint32_t> NaiveLongestFirst(const std::vector<uint64_t>& loads, uint
     if (++count == most_each) open.erase(least);
   }
   return part_of;
-}
-
-uint64_t LargestSum(const std::vector<uint64_t>& loads, const std::vector<uint32_t>& part_of,
-                    uint32_t parts) {
-  std::vector<uint64_t> sums(parts, 0);
-  for (size_t i = 0; i < loads.size(); ++i) sums.at(part_of[i]) += loads[i];
-  return *std::max_element(sums.begin(), sums.end());
-}
-
-// The least largest sum over all assignments.
-uint64_t LeastLargestSum(const std::vector<uint64_t>& loads, uint32_t parts) {
-  uint64_t least = kNoLimit;
-  std::vector<uint32_t> part_of(loads.size(), 0);
-  while (true) {
-    least = std::min(least, LargestSum(loads, part_of, parts));
-    size_t digit = 0;
-    while (digit < part_of.size() && ++part_of[digit] == parts) part_of[digit++] = 0;
-    if (digit == part_of.size()) return least;
-  }
 }
 
 TEST(LongestFirstTest, TheLongestGoToTheLeastLoaded) {
@@ -103,8 +85,8 @@ TEST(LongestFirstTest, IsWithinGrahamsBoundOfTheBest) {
     std::vector<uint64_t> loads(random.Between(1, 8));
     for (uint64_t& load : loads) load = random.Between(1, 30);
     // sum <= (4/3 - 1/(3 parts)) least
-    ASSERT_LE(3 * parts * LargestSum(loads, LongestFirst(loads, parts), parts),
-              (4 * parts - 1) * LeastLargestSum(loads, parts))
+    ASSERT_LE(3 * parts * testing::LargestSum(loads, LongestFirst(loads, parts), parts),
+              (4 * parts - 1) * testing::LeastLargestSum(loads, parts))
         << "seed " << seed;
   }
 }

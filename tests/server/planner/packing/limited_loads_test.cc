@@ -341,7 +341,7 @@ TEST(MaximaTest, FindsTheNextPositionWhereAllNumbersAreLargeEnough) {
     const size_t width = random.Between(1, 4);
     const size_t size = random.Between(1, 40);
     std::vector<std::vector<double>> numbers(size, std::vector<double>(width, 5));
-    Maxima maxima(size, numbers[0]);
+    Maxima<double> maxima(size, numbers[0]);
     std::vector<double> least(width);
     for (int step = 0; step < 50; ++step) {
       const size_t position = random.Between(0, size - 1);

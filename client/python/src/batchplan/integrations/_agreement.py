@@ -6,6 +6,7 @@ therefore in `on_all_ranks`, which `gathering_in` is built on.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sized
 from typing import Any, TypeVar
@@ -73,8 +74,9 @@ def agreement_in(group: Any = None) -> Agree | None:
 
 def gathering_in(group: Any = None) -> Gather | None:
     """Has each rank of the group get its own lengths, by the function that it is called with, and those of
-    all, in the order of ranks: one all_reduce and one all_gather. Where the function raises on one rank, all
-    raise. None where torch.distributed is not initialized."""
+    all, in the order of ranks: one all_reduce and one all_gather. Of each sequence it may be a row of numbers, as
+    many on all ranks. Where the function raises on one rank, all raise. None where torch.distributed is not
+    initialized."""
     if not _is_initialized():
         return None
 
@@ -84,13 +86,14 @@ def gathering_in(group: Any = None) -> Gather | None:
         device = device_of(group)
         own, most = on_all_ranks(by_all_reduce(group, device), lengths)
         # How many there are, and they.
-        padded = numpy.zeros(1 + most, numpy.int64)
-        padded[0] = len(own)
-        padded[1 : 1 + len(own)] = own
+        padded = numpy.zeros(1 + most * math.prod(own.shape[1:]), numpy.int64)
+        padded[0] = own.size
+        padded[1 : 1 + own.size] = own.reshape(-1)
         sent = torch.from_numpy(padded).to(device or "cpu")
         everyone = [torch.empty_like(sent) for _ in range(torch.distributed.get_world_size(group))]
         torch.distributed.all_gather(everyone, sent, group=group)
-        return own, [of_rank[1 : 1 + of_rank[0]] for of_rank in (one.cpu().numpy() for one in everyone)]
+        numbers = [of_rank[1 : 1 + of_rank[0]] for of_rank in (one.cpu().numpy() for one in everyone)]
+        return own, [of_rank.reshape(-1, *own.shape[1:]) for of_rank in numbers]
 
     return gather
 

@@ -9,7 +9,9 @@ from typing import Any
 import numpy
 
 import batchplan
+from batchplan.integrations._images import Images
 from batchplan.integrations._replace import stock_of, wrap
+from batchplan.integrations._slots import slots_or_none
 
 __all__ = ["STATE", "Window", "pack"]
 
@@ -34,7 +36,9 @@ class Window:
         tokens: Callable[[Any], int],
         padded: Callable[[Any, int], Any],
         longest_first: bool = False,
-        in_order: Callable[[Any], bool] = lambda sample: False,
+        in_order: Callable[[list[Any]], bool] = lambda samples: False,
+        images: Images = Images(),
+        patches: Callable[[Any], int] = lambda sample: 0,
     ) -> None:
         """
         Args:
@@ -45,12 +49,15 @@ class Window:
             padded: the lengths of the sequences that attention sees in a row, given those of its samples and
                 the tokens that pad it.
             longest_first: the order within a row; else that in which samples come.
-            in_order: whether a sample's window must be packed in the order in which samples come.
+            in_order: whether a window of these samples must be packed in the order in which they come.
+            images: what their patches cost, and how many a row has at most.
+            patches: of a sample.
         """
         self._width, self._count = width, rows
         self._options = options
         self._tokens, self._padded = tokens, padded
         self._longest_first, self._in_order = longest_first, in_order
+        self._images, self._patches = images, patches
         cost = options.get("cost")
         self._cost = cost if isinstance(cost, batchplan.CostModel) else batchplan.DEFAULT_COST
         # Where the stream stood before the window; the samples left over from the last window; all samples.
@@ -111,7 +118,8 @@ class Window:
 
     def _divide(self, ended: bool) -> None:
         lengths = numpy.asarray([self._length(sample) for sample in self._samples])
-        if any(map(self._in_order, self._samples)):
+        patches = numpy.asarray([self._patches(sample) for sample in self._samples])
+        if self._in_order(self._samples):
             rows = self._next_fit(lengths)
             # The last row may have room for samples that are still to come.
             fitting = len(lengths) if ended or len(rows) == 1 else rows[-1][0]
@@ -120,19 +128,36 @@ class Window:
             fitting = len(lengths)
             # Exactly as many rows as on the other ranks, or windows would drift apart.
             least = 1 if ended else self._count
-            while len(rows := self._planned(lengths[:fitting], least)) > self._count:
+            while len(rows := self._planned(lengths[:fitting], patches[:fitting], least)) > self._count:
                 fitting -= 1
-            self._rows = _from_both_ends(sorted(rows, key=lambda row: -self._cost_of(lengths[row])))
+            costs = {row[0]: self._cost_of(lengths[row], patches[row]) for row in rows}
+            self._rows = _from_both_ends(sorted(rows, key=lambda row: -costs[row[0]]))
         self._later = list(range(fitting, len(lengths)))
 
-    def _planned(self, lengths: Any, least: int) -> list[list[int]]:
-        """Rows of positions."""
-        only = batchplan.Pass(self._width, min_microbatches=min(least, len(lengths)))
-        request: batchplan.PlanOptions = {**self._options, "passes": [only]}
-        rows = [sorted(one.indices.tolist()) for one in batchplan.plan(lengths, **request).rank(0)]
+    def _planned(self, lengths: Any, patches: Any, least: int) -> list[list[int]]:
+        """Rows of positions; more than a window has, if they take more."""
+        if self._images.are_planned and patches.any():
+            rows = self._alike(lengths, patches, least)
+        else:
+            only = batchplan.Pass(self._width, min_microbatches=min(least, len(lengths)))
+            request: batchplan.PlanOptions = {**self._options, "passes": [only]}
+            rows = [one.indices.tolist() for one in batchplan.plan(lengths, **request).rank(0)]
         if self._longest_first:
-            rows = [sorted(row, key=lambda place: -lengths[place]) for row in rows]
-        return rows
+            return [sorted(row, key=lambda place: (-lengths[place], place)) for row in rows]
+        return [sorted(row) for row in rows]
+
+    def _alike(self, lengths: Any, patches: Any, least: int) -> list[list[int]]:
+        """Rows that are alike in patches and in the rest, as the micro-batches of a slot of so many ranks: no order
+        would have rows of several streams alike in both."""
+        request: batchplan.PlanOptions = {
+            **self._options,
+            **self._images.options(patches, self._cost, batchplan.Pass(self._width)),
+        }
+        for rows in range(max(least, -(-int(lengths.sum()) // self._width)), self._count + 1):
+            slots = slots_or_none(lengths, {**request, "dp": rows})
+            if slots is not None and len(slots) == 1:
+                return slots[0]
+        return [[]] * (self._count + 1)
 
     def _next_fit(self, lengths: Any) -> list[list[int]]:
         """Rows of positions in the stream's order."""
@@ -146,9 +171,10 @@ class Window:
             room -= length
         return rows
 
-    def _cost_of(self, lengths: Any) -> float:
+    def _cost_of(self, lengths: Any, patches: Any) -> float:
         seen = self._padded(lengths, self._width - int(lengths.sum()))
-        return float(self._cost.of_sequences(seen).sum())
+        of_images = self._images.per_patch(self._cost) * int(patches.sum())
+        return float(self._cost.of_sequences(seen).sum()) + of_images
 
     def _length(self, sample: Any) -> int:
         """Tokens in a row, which cuts longer samples."""

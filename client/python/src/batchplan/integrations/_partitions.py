@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy
@@ -28,6 +29,7 @@ def divide(
     balance_on: str | None = None,
     order: str | None = None,
     group_size: int = 1,
+    limits: Mapping[str, float] | None = None,
 ) -> list[list[int]]:
     """One rank's micro-batches, as many as on the one of `agree` with the most; where a rank can't, all
     raise. It is called until none needs more, at least twice. Runs of group_size stay in one."""
@@ -41,6 +43,7 @@ def divide(
             max_sequences=max_sequences,
             balance_on=balance_on,
             order=order,
+            limits=limits,
         )
         given = numpy.asarray(lengths)
         request: batchplan.PlanOptions = {**options, "passes": [only]}

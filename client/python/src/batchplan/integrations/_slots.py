@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from numpy.typing import ArrayLike
 
@@ -10,22 +11,29 @@ import batchplan
 
 
 def options_of(
-    cost: batchplan.CostModel | None, synchronization: str | None, effort: str | None
+    cost: batchplan.CostModel | None,
+    synchronization: str | None,
+    effort: str | None,
+    *,
+    loads: Sequence[str] = (),
 ) -> batchplan.PlanOptions:
     """Those that are not None, tried, so that what is wrong is told before the first batch.
+
+    Args:
+        loads: the names of what batches will bring beside tokens, which the cost may be of.
 
     Raises:
         InvalidRequest: one is none that there is.
     """
-    options: batchplan.PlanOptions = {"max_tokens": 1}
+    options: batchplan.PlanOptions = {}
     if cost is not None:
         options["cost"] = cost
     if synchronization is not None:
         options["synchronization"] = synchronization
     if effort is not None:
         options["effort"] = effort
-    batchplan.plan([1], **options)
-    del options["max_tokens"]
+    tried: batchplan.PlanOptions = {**options, "max_tokens": 1, "loads": {name: [0] for name in loads}}
+    batchplan.plan([1], **tried)
     return options
 
 

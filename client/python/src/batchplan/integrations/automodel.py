@@ -9,6 +9,9 @@ that rows that come to the ranks at random have them wait for each other. A micr
 rows, a step its global_batch_size, and each row comes once an epoch; AutoModel itself leaves out what does not divide
 by the ranks. The dataloader's checkpoint has the place in the epoch. Recipes with loaders of their own, as
 EAGLE's, are not reached.
+
+Recipes of vision and language models, with packing and pretokenization, are dealt their rows too, by what AutoModel
+estimates before it reads an image; and no row has more patches than max_patches.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import inspect
 from typing import Any
 
 import batchplan
+from batchplan.integrations._images import Images
 from batchplan.integrations._replace import wrap
 from batchplan.integrations._slots import options_of
 
@@ -30,6 +34,8 @@ def install(
     cost: batchplan.CostModel | None = None,
     synchronization: str | None = None,
     effort: str | None = None,
+    patch_cost: float = 0.0,
+    max_patches: int | None = None,
 ) -> None:
     """Has ParallelAwareDataloader deal packed rows by plan, those of validation too. From then on a training by
     other batches raises ValueError when its StepScheduler is made: of a dataset that is not packed, a stream, or one
@@ -40,12 +46,18 @@ def install(
         synchronization: "lockstep", the default, where ranks wait for each other at every micro-batch (FSDP2), or
             "accumulated", where they do at the end of a step (DDP).
         effort: of each plan.
+        patch_cost: what the encoder takes for a patch, as a part of what the model takes for a token: about the
+            encoder's parameters over the model's, and a third of it where the encoder is not trained. Of accumulated
+            steps; in lockstep, where ranks wait after the encoder too, rows are dealt by their tokens.
+        max_patches: of a row of text and images, by AutoModel's estimate; a sample that has more alone is alone in its
+            row. None: rows are AutoModel's own.
 
     Raises:
         ImportError: AutoModel is not there.
         ValueError: an option is none that there is.
     """
     options = options_of(cost, synchronization, effort)
+    images = Images(patch_cost, max_patches)
     loader: Any = importlib.import_module("nemo_automodel.components.datasets.loader").ParallelAwareDataloader
     scheduler: Any = importlib.import_module("nemo_automodel.components.training.step_scheduler").StepScheduler
 
@@ -58,6 +70,9 @@ def install(
 
         return __init__
 
+    from batchplan.integrations import _automodel_images
+
+    _automodel_images.install(options, images)
     wrap(loader, "__init__", dealing)
     wrap(scheduler, "__init__", _accumulating)
 

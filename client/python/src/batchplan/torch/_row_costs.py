@@ -50,6 +50,7 @@ class PackedRows:
         counts: NDArray[numpy.int64],
         widths: NDArray[numpy.int64] | None = None,
         *,
+        beside: NDArray[numpy.float64] | None = None,
         name: str = "lengths",
     ) -> None:
         """
@@ -57,6 +58,7 @@ class PackedRows:
             lengths: of all sequences, row after row.
             counts: sequences of each row.
             widths: tokens of each row, with those that are of no sequence; None: there are no such.
+            beside: what each row costs beside its tokens, such as its images; None: nothing.
             name: of the column that lengths are from, for errors.
 
         Raises:
@@ -79,6 +81,7 @@ class PackedRows:
             row = int(self.widths.argmax())
             raise InvalidRequest(f"{name}[{row}] has {self.widths[row]} tokens; must be at most {_INT32_MOST}")
         self._lengths = lengths
+        self._beside = beside
         # Sums of whole numbers, which are the same on every machine.
         self._squares = numpy.add.reduceat(lengths**2, begins) if len(counts) else counts
 
@@ -96,9 +99,11 @@ class PackedRows:
         return self._lengths[end - self.counts[row] : end]
 
     def costs(self, cost: CostModel) -> NDArray[numpy.float64]:
-        """What each row costs: the sum of CostModel.of_sequences over its sequences, without padding."""
+        """What each row costs: the sum of CostModel.of_sequences over its sequences, without padding, and what it costs
+        beside."""
         linear = cost.per_token * self._tokens + cost.per_sequence * self.counts
-        return linear + cost.per_token_squared * self._squares
+        of_tokens = linear + cost.per_token_squared * self._squares
+        return of_tokens if self._beside is None else of_tokens + self._beside
 
     def most(self, options: PlanOptions) -> int:
         """Rows of a micro-batch, at most: as many as max_tokens holds of the widest one, and no more than the first
@@ -182,7 +187,8 @@ class PackedRows:
 
     def identity(self, options: PlanOptions) -> dict[str, Any]:
         """What plans of the rows depend on beside other options, by name; JSON."""
-        digest = hashlib.sha256(self._lengths.tobytes() + self.counts.tobytes()).hexdigest()
+        beside = b"" if self._beside is None else self._beside.tobytes()
+        digest = hashlib.sha256(self._lengths.tobytes() + self.counts.tobytes() + beside).hexdigest()
         cost = _cost_of(options).to_dict()
         return {"lengths": digest, **{f"cost_model.{name}": value for name, value in cost.items()}}
 

@@ -22,11 +22,22 @@ have them or none, since the two kinds do not agree on numbers of micro-batches 
                                     micro-batch costs beside; the default is that of verl, a model of 7B, on
                                     pipelines with the cost of 1,024 tokens a micro-batch
     BATCHPLAN_EFFORT="default"      or "fast", "thorough"
+    BATCHPLAN_LIMIT="patches=24576" image patches of a micro-batch, at most, over all ranks that share its
+                                    sequences, in training and log-probabilities alike
+    BATCHPLAN_LOAD_COST="patches=4915"
+                                    what a patch costs its encoder, in the unit of BATCHPLAN_COST, which is
+                                    then set too; "patches=4915:separate": ranks wait for each other after
+                                    the encoder, as in FSDP. Pipelines have no such phases
     BATCHPLAN_MINI_BATCHES="verl"   or "in_order": which sequences a mini-batch has, where a batch has
                                     several. verl's own sorts each rank by length first, so that
                                     some mini-batches have the short sequences and others the long
                                     ones: cheap, and a bias, since a sequence's gradient step depends
                                     on its length. "in_order" takes them as the batch has them
+
+Patches are planned by where one of the two variables is set: those of the batch's multi_modal_inputs, t * h * w of
+each image_grid_thw and video_grid_thw. Models without these, and dynamic_context_parallel, are refused by name then.
+Trainers over a TransferQueue have the sequences' tags alone: verl's agent loops put the number there. Where another
+one does not, sequences stay on verl's ranks, and the workers plan their micro-batches within the limit.
 
 The functions stand here by themselves too:
 

@@ -54,10 +54,12 @@ def check_ppo(config: Any) -> None:
         Unsupported: with the key and what to set instead.
         ValueError: a variable of the environment is wrong.
     """
-    options_of(_settings.cost(), None, _settings.effort())
+    options_of(_settings.cost(), None, _settings.effort(), loads=_settings.loads())
+    _settings.limits()
     _settings.mini_batches_in_order()
     actor = setting(config, _ACTOR)
     if has_dynamic_groups(actors_engine(config)):
+        _settings.refuse_loads("with dynamic_context_parallel, groups of ranks are planned by tokens")
         return
     if setting(actor, "use_prefix_grouper", False):
         # Of 0.9.1 and of main in August 2026 only _balance_batch reads it; forwards take each response whole.

@@ -37,6 +37,7 @@ class PlannedGroups(PlannedDynamicScheduler):
             # verl gives none, and then asserts that numbers of micro-batches are multiples of it.
             self.microbatch_group_size_per_vp_stage = self._stages.pipeline_model_parallel_size
         self._tensor_parallel = int(state.get_tensor_model_parallel_world_size())
+        _settings.refuse_loads("with dynamic_context_parallel, groups of ranks are planned by tokens")
         # verl pads for tensor parallelism with sequence parallelism or without.
         self.plan_options = {
             **options_of(_settings.cost(), None, _settings.effort()),

@@ -8,6 +8,7 @@ import numpy
 
 import batchplan
 from batchplan.integrations import _slot_field
+from batchplan.integrations._image_patches import PATCHES
 from batchplan.integrations._pipeline import Stages
 from batchplan.integrations._slots import options_of
 from batchplan.integrations.verl import _field, _settings
@@ -64,16 +65,20 @@ def by_mini_batch(order: Int64s, dp: int, size: int) -> Int64s:
     return order.reshape(dp, -1, size // dp).transpose(1, 0, 2).reshape(-1)
 
 
-def plan_dispatch(lengths: Int64s, order: Int64s, dp: int, wanted: Wanted) -> Dispatch:
+def plan_dispatch(
+    lengths: Int64s, order: Int64s, dp: int, wanted: Wanted, patches: Int64s | None = None
+) -> Dispatch:
     """Plans a batch.
 
     Args:
         lengths: tokens of each sequence.
         order: positions, mini-batch after mini-batch.
         dp: ranks.
+        patches: of each sequence; None: batches are planned by tokens.
 
     Raises:
-        ValueError: a sequence is longer than a budget, or ranks can't have as many sequences each.
+        ValueError: a sequence is longer than a budget, or has more patches than a micro-batch may have, or ranks can't
+            have as many sequences each.
     """
     longest = int(lengths.max(initial=0))
     for one in wanted.passes:
@@ -82,11 +87,18 @@ def plan_dispatch(lengths: Int64s, order: Int64s, dp: int, wanted: Wanted) -> Di
                 f"{one.key} is {one.budget}, times its sequence parallel size; sequence "
                 f"{int(lengths.argmax())} has {longest} tokens"
             )
+    limits = _settings.limits()
+    if limits is not None and patches is not None and int(patches.max(initial=0)) > limits[PATCHES]:
+        raise batchplan.InvalidRequest(
+            f"BATCHPLAN_LIMIT has {limits[PATCHES]:.15g} patches; sequence {int(patches.argmax())} has {patches.max()}"
+        )
     passes = _distinct(wanted)
     options = wanted.stages.options(
-        options_of(_settings.cost(), wanted.synchronization, _settings.effort())
+        options_of(_settings.cost(), wanted.synchronization, _settings.effort(), loads=_settings.loads())
     )
     options["dp"] = dp
+    if patches is not None:
+        options["loads"] = {PATCHES: patches[order]}
     options["mini_batch_size"] = wanted.mini_batch_size
     options["passes"] = [
         batchplan.Pass(
@@ -98,23 +110,23 @@ def plan_dispatch(lengths: Int64s, order: Int64s, dp: int, wanted: Wanted) -> Di
             order=None if wanted.stages.are_several else "small_at_both_ends",
             ignore_mini_batches=one.use == "infer",
             forward_only=one.use == "infer",
+            limits=limits,
         )
         for place, one in enumerate(passes)
     ]
     plan = batchplan.plan(numpy.maximum(lengths[order], 1), **options)
     ranks = [order[microbatch.indices] for rank in range(dp) for microbatch in plan.passes[0].rank(rank)]
     dispatched = numpy.concatenate(ranks)
+    trained = plan.passes[0].metrics
+    metrics = {"microbatches": trained.microbatches, "step_efficiency": trained.step_efficiency}
+    metrics |= {f"largest_{name}": load.largest for name, load in trained.loads.items()}
     return Dispatch(
         dispatched,
         {
             _field.field_name(one.use, one.budget): _written(planned, order, dp)[dispatched]
             for one, planned in zip(passes, plan.passes)
         },
-        {
-            f"batchplan/{one.use}_{name}": float(getattr(planned.metrics, name))
-            for one, planned in zip(passes[:1], plan.passes)
-            for name in ("microbatches", "step_efficiency")
-        },
+        {f"batchplan/{passes[0].use}_{name}": float(value) for name, value in metrics.items()},
     )
 
 

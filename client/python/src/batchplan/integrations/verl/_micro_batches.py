@@ -15,6 +15,7 @@ import batchplan
 from batchplan._checks import whole
 from batchplan.integrations._after_dispatch import own_part
 from batchplan.integrations._agreement import device_of, gathering_in, on_all_ranks
+from batchplan.integrations._image_patches import PATCHES
 from batchplan.integrations._pipeline import Stages
 from batchplan.integrations._slots import options_of
 from batchplan.integrations.verl import _field, _settings
@@ -29,6 +30,8 @@ Fields = dict[_field.Use, NDArray[Any] | None]
 Held = tuple[int, list[list[int]]]
 # What verl computes with other budgets comes first: of a whole batch both fields may hold.
 _USES: tuple[_field.Use, ...] = ("infer", "train")
+# Above what any number of patches is.
+_NO_LIMIT = 2**62
 
 
 def rearrange_micro_batches(
@@ -48,12 +51,14 @@ def rearrange_micro_batches(
     The function of verl.utils.seqlen_balancing, with its arguments. A batch that carries a plan of all
     ranks is divided by it, where every rank can: each micro-batch that it has is whole, within the
     budget, and stands in slots that are the same on all. Otherwise ranks tell each other their lengths,
-    and all make one plan of what they have; where they have different numbers of sequences, or forced
-    groups, each divides its own, into as many as the one that needs most. All ranks of the group make
-    the same collective calls, and where one can't go on, all raise.
+    and patches where BATCHPLAN_LIMIT or BATCHPLAN_LOAD_COST is set, and all make one plan of what they
+    have; where they have different numbers of sequences, or forced groups, each divides its own, into as
+    many as the one that needs most. All ranks of the group make the same collective calls, and where one
+    can't go on, all raise.
 
     Args:
-        batch: a TensorDict with input_ids, nested, or attention_mask; or a DataProto of one.
+        batch: a TensorDict with input_ids, nested, or attention_mask; or a DataProto of one. Patches are those of its
+            multi_modal_inputs.
         max_token_len: tokens of a micro-batch, at most.
         dp_group: the ranks that have as many micro-batches as this one, where torch.distributed is
             initialized.
@@ -68,10 +73,10 @@ def rearrange_micro_batches(
         the micro-batches, of the batch's kind, and the positions in the batch of each one's sequences.
 
     Raises:
-        ValueError: a sequence, or a group, is longer than max_token_len, or there are fewer of them
-            than micro-batches; of any rank.
+        ValueError: a sequence, or a group, is longer than max_token_len, or has more patches than BATCHPLAN_LIMIT, or
+            there are fewer of them than micro-batches; of any rank.
     """
-    tensors = getattr(batch, "batch", batch)
+    tensors, others = getattr(batch, "batch", batch), getattr(batch, "non_tensor_batch", batch)
     rules = _Rules(
         whole("max_token_len", max_token_len),
         whole("force_group_size", force_group_size),
@@ -80,42 +85,52 @@ def rearrange_micro_batches(
         use_dynamic_bsz_balance,
     )
     largest = _over_ranks(dp_group) if same_micro_num_in_dp and dp_group is not None else list
-    own, _ = on_all_ranks(lambda number: largest([number])[0], lambda: _read(tensors, rules, cost))
-    lengths, fields, held, cost, options = own
-    agreed = largest([fact for one in held for fact in _facts(one)] + rules.facts(lengths))
+    own, _ = on_all_ranks(lambda number: largest([number])[0], lambda: _read(tensors, others, rules, cost))
+    rules, sequences, fields, held, cost, options = own
+    agreed = largest([fact for one in held for fact in _facts(one)] + rules.facts(sequences))
     for place, one in enumerate(held):
         if one is not None and agreed[5 * place : 5 * place + 5] == _facts(one):
             parts = one[1]
             break
     else:
         _tell_why(tensors, fields, held, rules.budget)
-        torn, longest, most, fewest = *agreed[-4:-1], -agreed[-1]
-        rules.refuse(torn, longest, fewest)
+        numbers, numbers_below_0, limit_below_0, torn, longest, heaviest, most, fewest = *agreed[-8:-1], -agreed[-1]
+        rules = dataclasses.replace(rules, limit=-limit_below_0)
+        rules.refuse(torn, longest, heaviest, fewest)
         gather = None if largest is list else gathering_in(dp_group)
-        if gather is not None and most == fewest and rules.group == 1:
+        if gather is not None and most == fewest and numbers == -numbers_below_0 and rules.group == 1:
             stages = _stages(dp_group, rules.multiple)
-            parts = _in_one_plan(*gather(lambda: lengths), rules, stages, options)
+            parts = _in_one_plan(*gather(lambda: sequences), rules, stages, options)
         else:
-            parts = _alone(lengths, rules, fewest, largest, cost)
+            parts = _alone(sequences, rules, fewest, largest, cost)
     return [_selected(batch, part) for part in parts], parts
 
 
 @dataclasses.dataclass(frozen=True)
 class _Rules:
+    """What micro-batches are to keep to. Sequences are rows of numbers, [sequences, 1 or 2]: tokens, and patches where
+    batches are planned by them."""
+
     budget: int
     group: int
     at_least: int
     multiple: int
     small_at_both_ends: bool
+    # Of patches; a variable of this process has it, or of another rank.
+    limit: int = _NO_LIMIT
 
-    def facts(self, lengths: _field.Int64s) -> list[int]:
-        """Whether groups are torn, the longest one's tokens, and the number of groups, also below 0: of which
-        the largest of all ranks' say what holds for all."""
-        torn = len(lengths) % self.group != 0
-        groups = lengths[: len(lengths) - len(lengths) % self.group].reshape(-1, self.group).sum(1)
-        return [int(torn), int(groups.max(initial=0)), len(groups), -len(groups)]
+    def facts(self, sequences: _field.Int64s) -> list[int]:
+        """How many numbers a sequence has, also below 0, the limit below 0, whether groups are torn, the most tokens of
+        one and the most patches, and the number of groups, also below 0: of which the largest of all ranks' say what
+        holds for all."""
+        count, columns = sequences.shape
+        whole_groups = sequences[: count - count % self.group].reshape(-1, self.group, columns).sum(1)
+        longest, *heaviest = whole_groups.max(0, initial=0).tolist()
+        torn = count % self.group != 0
+        groups = len(whole_groups)
+        return [columns, -columns, -self.limit, int(torn), longest, *(heaviest or [0]), groups, -groups]
 
-    def refuse(self, torn: int, longest: int, fewest: int) -> None:
+    def refuse(self, torn: int, longest: int, heaviest: int, fewest: int) -> None:
         """What no rank can divide by itself, all refuse."""
         if torn:
             raise batchplan.InvalidRequest(
@@ -126,7 +141,15 @@ class _Rules:
                 f"max_token_len is {self.budget}; a sequence, or a group of force_group_size, has {longest} "
                 "tokens"
             )
+        if heaviest > self.limit:
+            raise batchplan.InvalidRequest(
+                f"BATCHPLAN_LIMIT has {self.limit} patches; a sequence, or a group of force_group_size, has {heaviest}"
+            )
         self.check_count(max(self.at_least, 1), fewest)
+
+    def limits(self, sequences: _field.Int64s) -> dict[str, float] | None:
+        """As plans have it, where there are patches."""
+        return {PATCHES: self.limit} if self.limit < _NO_LIMIT and sequences.shape[1] > 1 else None
 
     def check_count(self, count: int, groups: int) -> None:
         if count > groups:
@@ -135,12 +158,13 @@ class _Rules:
                 "groups of force_group_size, one a micro-batch at least"
             )
 
-    def kept(self, parts: list[list[int]], lengths: _field.Int64s) -> bool:
+    def kept(self, parts: list[list[int]], sequences: _field.Int64s) -> bool:
         """Whether micro-batches that were planned elsewhere are what is asked for here."""
+        most = [self.budget, self.limit]
         return (
             len(parts) >= self.at_least
             and len(parts) % self.multiple == 0
-            and all(int(lengths[part].sum()) <= self.budget for part in parts)
+            and all((sequences[part].sum(0) <= most[: sequences.shape[1]]).all() for part in parts)
             and (self.group == 1 or all(self._has_whole_groups(part) for part in parts))
         )
 
@@ -155,21 +179,26 @@ class _Rules:
 
 
 def _read(
-    tensors: Any, rules: _Rules, cost: batchplan.CostModel | None
-) -> tuple[_field.Int64s, Fields, list[Held | None], batchplan.CostModel | None, batchplan.PlanOptions]:
-    """What a rank has by itself: lengths, the fields of plans, those that hold, and what else a plan is made
-    by."""
+    tensors: Any, others: Any, rules: _Rules, cost: batchplan.CostModel | None
+) -> tuple[_Rules, _field.Int64s, Fields, list[Held | None], batchplan.CostModel | None, batchplan.PlanOptions]:
+    """What a rank has by itself: rules with its limit, sequences, the fields of plans, those that hold, and what else
+    a plan is made by."""
+    limits = _settings.limits()
+    if limits is not None:
+        rules = dataclasses.replace(rules, limit=int(limits[PATCHES]))
     # One without tokens takes its place as others do.
     lengths = numpy.maximum(_field.sequence_lengths(tensors), 1)
+    loads = _settings.loads()
+    sequences = numpy.stack([lengths, *(_field.sequence_patches(others, len(lengths)) for _ in loads)], axis=1)
     fields = {use: _values(tensors, _field.field_name(use, rules.budget)) for use in _USES}
-    held = [_held(fields[use], lengths, rules) for use in _USES]
+    held = [_held(fields[use], sequences, rules) for use in _USES]
     cost = cost or _settings.cost()
-    return lengths, fields, held, cost, options_of(cost, None, _settings.effort())
+    return rules, sequences, fields, held, cost, options_of(cost, None, _settings.effort(), loads=loads)
 
 
-def _held(field: NDArray[Any] | None, lengths: _field.Int64s, rules: _Rules) -> Held | None:
-    found = _field.read(field, len(lengths))
-    return found if found is not None and rules.kept(found[1], lengths) else None
+def _held(field: NDArray[Any] | None, sequences: _field.Int64s, rules: _Rules) -> Held | None:
+    found = _field.read(field, len(sequences))
+    return found if found is not None and rules.kept(found[1], sequences) else None
 
 
 def _facts(held: Held | None) -> list[int]:
@@ -181,7 +210,7 @@ def _facts(held: Held | None) -> list[int]:
 
 
 def _in_one_plan(
-    lengths: _field.Int64s,
+    sequences: _field.Int64s,
     everyone: Sequence[_field.Int64s],
     rules: _Rules,
     stages: Stages,
@@ -191,15 +220,17 @@ def _in_one_plan(
     # What else would be verl's order is on pipelines a part of their plan.
     small_at_both_ends = rules.small_at_both_ends and not stages.are_several
     parts = own_part(
-        lengths,
+        sequences,
         everyone,
         batchplan.Pass(
             rules.budget,
             min_microbatches=rules.at_least,
             microbatch_count_multiple=rules.multiple,
             order="small_at_both_ends" if small_at_both_ends else None,
+            limits=rules.limits(sequences),
         ),
         stages.options(options),
+        _settings.loads(),
     )
     return [sorted(part) for part in parts]
 
@@ -220,13 +251,14 @@ def _stages(group: Any, multiple: int) -> Stages:
 
 
 def _alone(
-    lengths: _field.Int64s,
+    sequences: _field.Int64s,
     rules: _Rules,
     fewest: int,
     largest: Largest,
     cost: batchplan.CostModel | None,
 ) -> list[list[int]]:
     """The rank's own micro-batches, as many as on the one with the most."""
+    lengths, *values = sequences.T
     count = rules.at_least
     while True:
         parts: list[list[int]] = []
@@ -240,6 +272,8 @@ def _alone(
                 use_dynamic_bsz_balance=rules.small_at_both_ends,
                 force_group_size=rules.group,
                 cost=cost,
+                loads=dict(zip(_settings.loads(), values)),
+                limits=rules.limits(sequences),
             )
         except batchplan.Error as raised:
             error = raised

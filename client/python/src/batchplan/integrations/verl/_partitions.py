@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from numpy.typing import ArrayLike
 
 import batchplan
@@ -39,6 +41,8 @@ def get_micro_batches(
     force_group_size: int = 1,
     agree: Agree | None = None,
     cost: batchplan.CostModel | None = None,
+    loads: Mapping[str, ArrayLike] | None = None,
+    limits: Mapping[str, float] | None = None,
 ) -> list[list[int]]:
     """What rearrange_micro_batches divides one rank's batch into, over lengths.
 
@@ -53,15 +57,19 @@ def get_micro_batches(
             micro-batches: by_all_reduce(dp_group). Called as often on every rank, twice or more. A plan
             for all ranks at once (batchplan.plan with dp) needs none, and is better balanced.
         cost: what sequences cost; None: verl's 24576 * L + L ** 2.
+        loads: what sequences bring beside tokens, by name: one number a sequence.
+        limits: by name of a load the most that a micro-batch may have of it.
 
     Returns:
         micro-batches of positions in seqlen_list.
 
     Raises:
-        ValueError: a sequence, or a group, is longer than max_token_len, or there are too few; with
+        ValueError: a sequence, or a group, is longer than max_token_len or above a limit, or there are too few; with
             `agree`, on any rank.
     """
     options: batchplan.PlanOptions = {"preset": "verl"}
+    if loads is not None:
+        options["loads"] = loads
     if cost is not None:
         options["cost"] = cost
     return divide(
@@ -73,4 +81,5 @@ def get_micro_batches(
         agree=agree,
         order=None if use_dynamic_bsz_balance else "as_assigned",
         group_size=force_group_size,
+        limits=limits,
     )

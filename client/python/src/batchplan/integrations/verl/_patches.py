@@ -80,6 +80,10 @@ def _put(module: Any, **what: Any) -> None:
     module.tq.kv_batch_put(**what)
 
 
+def _agent_loops(module: ModuleType) -> None:
+    _replace(module, "tq", _trainers.TaggingQueue)
+
+
 def _workers(module: ModuleType) -> None:
     """Of the SFT trainer. It runs as a program, which no import precedes; so what it sends is changed."""
     from verl.single_controller.base.decorator import MAGIC_ATTR
@@ -137,5 +141,6 @@ _CHANGES: dict[str, Callable[[ModuleType], None]] = {
     "verl.trainer.constants_ppo": _environment,
     "verl.trainer.ppo.ray_trainer": _ray_trainer,
     "verl.trainer.ppo.v1.trainer_base": _queue_trainer,
+    "verl.trainer.ppo.v1.agent_loop_tq": _agent_loops,
     "verl.workers.engine_workers": _workers,
 }

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy
 
 from batchplan.integrations.verl import _config, _settings
-from batchplan.integrations.verl._field import Int64s, mask_lengths, sequence_lengths
+from batchplan.integrations.verl._field import Int64s, mask_lengths, sequence_lengths, sequence_patches
 from batchplan.integrations.verl._joint import Dispatch, Wanted, by_mini_batch, plan_dispatch
 
 _log = logging.getLogger("batchplan")
 Method = Callable[..., Any]
+# Of a sequence in a TransferQueue.
+PATCHES_TAG = "batchplan_patches"
 
 
 def checked(method: Method, check: Callable[[Any], None]) -> Method:
@@ -65,7 +67,8 @@ def balance_data_proto(method: Method) -> Method:
             tried = DataProto.from_dict({"attention_mask": mask, "position": torch.from_numpy(order)})
             method(self, tried, {}, logging_prefix, keep_minibatch)
             order = by_mini_batch(tried.batch["position"].numpy(), dp, wanted.mini_batch_size)
-        dispatch = plan_dispatch(lengths, order, dp, wanted)
+        patches = _patches(batch.non_tensor_batch, len(lengths))
+        dispatch = plan_dispatch(lengths, order, dp, wanted, patches)
         batch.reorder(torch.from_numpy(dispatch.order))
         for name, field in dispatch.fields.items():
             batch.batch[name] = torch.from_numpy(field)
@@ -97,6 +100,16 @@ def balance_key_values(method: Method, put: Callable[..., Any]) -> Method:
         batch = method(self, batch, metrics, logging_prefix, keep_minibatch)
         if _config.has_dynamic_groups(_config.actors_engine(self.config)):
             return batch
+        patches: Int64s | None = None
+        if _settings.loads():
+            patches = tagged_patches(batch.tags)
+            if patches is None:
+                _log.warning(
+                    "batchplan: a sequence has no %s tag, as verl's agent loops give it with batchplan, so sequences "
+                    "stay on verl's ranks, and only their micro-batches are planned",
+                    PATCHES_TAG,
+                )
+                return batch
         lengths = numpy.asarray([tag["seq_len"] for tag in batch.tags], numpy.int64)
         dp = max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
         wanted = _wanted(self, len(lengths), dp)
@@ -105,7 +118,7 @@ def balance_key_values(method: Method, put: Callable[..., Any]) -> Method:
             order = numpy.argsort([before.get(key, len(lengths)) for key in batch.keys], kind="stable")
         elif wanted.mini_batch_size:
             order = by_mini_batch(order, dp, wanted.mini_batch_size)
-        dispatch = plan_dispatch(lengths, order, dp, wanted)
+        dispatch = plan_dispatch(lengths, order, dp, wanted, patches)
         batch.reorder(dispatch.order.tolist())
         fields = {name: torch.from_numpy(field) for name, field in dispatch.fields.items()}
         put(
@@ -159,11 +172,42 @@ def _planned_batch(data: Any, dp: int, engine: Any) -> Any:
         tensordict_utils.get(data, "use_dynamic_bsz"),
         tensordict_utils.get(data, "max_token_len_per_gpu"),
     )
-    dispatch = plan_dispatch(lengths, numpy.arange(len(lengths)), dp, wanted)
+    patches = _patches(data, len(lengths))
+    dispatch = plan_dispatch(lengths, numpy.arange(len(lengths)), dp, wanted, patches)
     data = tensordict_utils.index_select_tensor_dict(data, torch.from_numpy(dispatch.order))
     for name, field in dispatch.fields.items():
         data[name] = torch.from_numpy(field)
     return data
+
+
+class TaggingQueue:
+    """A TransferQueue in which agent loops put sequences with the number of their patches among the tags, as the
+    trainer has the tags alone."""
+
+    def __init__(self, queue: Any) -> None:
+        self._queue = queue
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
+    async def async_kv_batch_put(
+        self, keys: Any, partition_id: Any, fields: Any = None, tags: Any = None, **given: Any
+    ) -> Any:
+        if _settings.loads() and tags is not None and fields is not None:
+            patches = sequence_patches(fields, len(tags))
+            tags = [{**tag, PATCHES_TAG: int(own)} for tag, own in zip(tags, patches, strict=True)]
+        return await self._queue.async_kv_batch_put(keys, partition_id, fields, tags, **given)
+
+
+def tagged_patches(tags: Sequence[Mapping[str, Any]]) -> Int64s | None:
+    """Of each sequence by its tag; None where one has no such tag."""
+    # What fills a batch up has the tag of the sequence that it was made of, but no images.
+    found = [0 if tag.get("is_padding") else tag.get(PATCHES_TAG) for tag in tags]
+    return None if None in found else numpy.asarray(found, numpy.int64)
+
+
+def _patches(fields: Any, count: int) -> Int64s | None:
+    return sequence_patches(fields, count) if _settings.loads() else None
 
 
 def _wanted(trainer: Any, sequences: int, dp: int) -> Wanted:

@@ -1,7 +1,7 @@
 // Random loads, what a partition of them amounts to, and the best there is.
 
-#ifndef BATCHPLAN_TESTS_SERVER_PLANNER_PACKING_PARTITIONS_H_
-#define BATCHPLAN_TESTS_SERVER_PLANNER_PACKING_PARTITIONS_H_
+#ifndef BATCHPLAN_TESTS_SERVER_PLANNER_BALANCE_PARTITIONS_H_
+#define BATCHPLAN_TESTS_SERVER_PLANNER_BALANCE_PARTITIONS_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "tests/support/assignments.h"
 #include "tests/support/generators.h"
 
 namespace batchplan::testing {
@@ -51,15 +52,12 @@ inline uint64_t LeastLargestSum(
       return true;
     }) {
   uint64_t least = std::numeric_limits<uint64_t>::max();
-  std::vector<uint32_t> part_of(loads.size(), 0);
-  while (true) {
+  ForEachAssignment(loads.size(), parts, [&](const std::vector<uint32_t>& part_of) {
     if (legal(part_of)) least = std::min(least, LargestSum(loads, part_of, parts));
-    size_t digit = 0;
-    while (digit < part_of.size() && ++part_of[digit] == parts) part_of[digit++] = 0;
-    if (digit == part_of.size()) return least;
-  }
+  });
+  return least;
 }
 
 }  // namespace batchplan::testing
 
-#endif  // BATCHPLAN_TESTS_SERVER_PLANNER_PACKING_PARTITIONS_H_
+#endif  // BATCHPLAN_TESTS_SERVER_PLANNER_BALANCE_PARTITIONS_H_

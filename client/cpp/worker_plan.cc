@@ -449,8 +449,9 @@ absl::Status WorkerPlan::ScatterPerSequence(const WorkerMicrobatch& microbatch,
 }
 
 v1::MicrobatchTiming WorkerPlan::Timing(const WorkerMicrobatch& microbatch, double milliseconds,
-                                        uint64_t peak_bytes) const {
+                                        uint64_t peak_bytes, absl::Span<const double> loads) const {
   v1::MicrobatchTiming timing;
+  timing.mutable_loads()->Add(loads.begin(), loads.end());
   timing.set_milliseconds(milliseconds);
   timing.set_peak_bytes(peak_bytes);
   timing.set_rank(options_.data_parallel_rank);

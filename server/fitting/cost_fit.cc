@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <limits>
+#include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,22 +26,36 @@ std::span<const TimingSample> Latest(const CostFit& fit, size_t count) {
 }
 
 // Those that the sums have.
-Columns KnownColumns(const NormalEquations& sums) {
-  return sums.matrix[3][3] > 0 ? kAllColumns : kWithoutSequences;
+Columns KnownColumns(const CostFit& fit) {
+  Columns columns = kWithoutSequences;
+  if (fit.sums.matrix[3][3] > 0) columns |= kPerSequence;
+  if (fit.loads_in_sums) columns |= LoadColumns(fit.load_names.size());
+  return columns;
 }
 
 // A sample as a row of sums with these columns.
-Quadruple RowFor(const TimingSample& sample, const RobustFit& model, Columns columns) {
-  Quadruple row = model.Row(sample);
-  if ((columns & kPerSequence) == 0) row[3] = 0;
+PerColumn RowFor(const TimingSample& sample, const RobustFit& model, Columns columns) {
+  PerColumn row = model.Row(sample);
+  for (size_t column = 0; column < kColumns; ++column) {
+    if (!HasColumn(columns, column)) row[column] = 0;
+  }
   return row;
 }
 
 // The variance of the sums' prediction for `row`, in units of the scale squared. Where the sums
-// know nothing, a coefficient's share may be as large as the whole time.
-double Leverage(const CostFit& fit, const Quadruple& row) {
+// know nothing, a coefficient's share may be as large as the whole time, and of a load that they
+// never saw anything.
+double Leverage(const CostFit& fit, const PerColumn& row) {
+  Columns columns = 0;
+  for (size_t column = 0; column < kColumns; ++column) {
+    if (fit.sums.matrix[column][column] > 0) {
+      columns |= 1U << column;
+    } else if (row[column] > 0) {
+      return std::numeric_limits<double>::infinity();
+    }
+  }
   const double ridge = fit.model.scale * fit.model.scale / fit.sums.weight;
-  const std::optional<Quadruple> solution = fit.sums.SolveFor(row, KnownColumns(fit.sums), ridge);
+  const std::optional<PerColumn> solution = fit.sums.SolveFor(row, columns, ridge);
   return solution ? std::max(0.0, Dot(row, *solution)) : 0;
 }
 
@@ -50,7 +68,7 @@ double WeightOf(double ranks, const CostFit& fit) {
 }
 
 // Adds a row to the sums, and to those of its size once there are several.
-void AddRow(const TimingSample& sample, const Quadruple& row, double weight, CostFit& fit) {
+void AddRow(const TimingSample& sample, const PerColumn& row, double weight, CostFit& fit) {
   const double ranks = sample.context_parallel;
   if (fit.sizes.empty() && fit.sums.weight > 0 && WeightOf(ranks, fit) == 0) {
     SumsOf(fit.recent.back().context_parallel, fit.sizes) = fit.sums;
@@ -68,7 +86,7 @@ void AddRow(const TimingSample& sample, const Quadruple& row, double weight, Cos
 
 // The coefficients of the sums.
 void SolveSums(CostFit& fit) {
-  const Columns columns = KnownColumns(fit.sums);
+  const Columns columns = KnownColumns(fit);
   if (!fit.sizes.empty()) return fit.model.SolveFrom(fit.sizes, columns);
   const SizeSums all[] = {{.ranks = fit.recent.back().context_parallel, .sums = fit.sums}};
   fit.model.SolveFrom(all, columns);
@@ -91,7 +109,7 @@ void KeepOnlySize(CostFit& fit) {
 }
 
 void Fold(const TimingSample& sample, CostFit& fit) {
-  const Quadruple row = RowFor(sample, fit.model, KnownColumns(fit.sums));
+  const PerColumn row = RowFor(sample, fit.model, KnownColumns(fit));
   const double residual = fit.model.Residual(sample);
   const double gate = kOutlierGate * fit.model.scale;
   if (WeightOf(sample.context_parallel, fit) >= kRefreshSamples &&
@@ -108,10 +126,11 @@ void StartSums(CostFit& fit) {
   fit.sums = {};
   fit.sizes.clear();
   const Columns columns = ColumnsOf(fit.recent);
+  fit.loads_in_sums = (columns & kAllLoads) != 0;
   SumsBySize sizes;
   for (const TimingSample& sample : fit.recent) {
     if (fit.model.IsOutlier(sample)) continue;
-    const Quadruple row = RowFor(sample, fit.model, columns);
+    const PerColumn row = RowFor(sample, fit.model, columns);
     fit.sums.Decay(kMemory);
     fit.sums.Add(row, fit.model.Target(sample), 1);
     for (SizeSums& size : sizes) size.sums.Decay(kMemory);
@@ -122,19 +141,23 @@ void StartSums(CostFit& fit) {
   if (!all_of_latest) fit.sizes = std::move(sizes);
 }
 
-// For a sample that does not say its sequences: costs without them, as of the last refresh.
-void ForgetSequences(CostFit& fit) {
-  fit.said = 0;
-  fit.sums.Forget(3);
-  for (SizeSums& size : fit.sizes) size.sums.Forget(3);
+// For samples that do not have these columns: costs without them, as of the last refresh.
+void Forget(Columns columns, CostFit& fit) {
   RobustFit& model = fit.model;
-  if (model.coefficients[3] == 0) return;
+  bool costs = false;
+  for (size_t column = 0; column < kColumns; ++column) {
+    if (!HasColumn(columns, column)) continue;
+    fit.sums.Forget(column);
+    for (SizeSums& size : fit.sizes) size.sums.Forget(column);
+    costs = costs || model.coefficients[column] > 0;
+  }
+  if (!costs) return;
   if (fit.sums.weight > 0) {
     SolveSums(fit);
     model.typical_milliseconds = TypicalOf(fit.recent, model);
     model.scale = ScaleOf(fit.recent, model);
   } else {
-    model = FitRobustly(fit.recent, kWithoutSequences);
+    model = FitRobustly(fit.recent, ColumnsOf(fit.recent) & ~columns);
   }
 }
 
@@ -144,11 +167,13 @@ void Restart(const RobustFit& model, size_t count, CostFit& fit) {
   fit.model = model;
   fit.sums = {};
   fit.sizes.clear();
+  fit.loads_in_sums = false;
   if (count == kRecentSamples) StartSums(fit);
 }
 
 void Refresh(CostFit& fit) {
-  const bool all_said = fit.said >= kSaidSamples && KnownColumns(fit.sums) == kWithoutSequences;
+  const bool all_said = (fit.said >= kSaidSamples && (KnownColumns(fit) & kPerSequence) == 0) ||
+                        (fit.with_loads >= kSaidSamples && !fit.loads_in_sums);
   if (!(fit.sums.weight > 0) || all_said) {
     Restart(FitRobustly(fit.recent), fit.recent.size(), fit);
     return;
@@ -180,8 +205,8 @@ std::vector<double> SizesOf(std::span<const TimingSample> samples) {
   return sizes;
 }
 
-// The costs of `model`, and how well it fits `samples`.
-FittedCosts CostsBy(const RobustFit& model, std::span<const TimingSample> samples) {
+// The costs of `model`, with so many loads, and how well it fits `samples`.
+FittedCosts CostsBy(const RobustFit& model, size_t loads, std::span<const TimingSample> samples) {
   double squares = 0;
   double measured = 0;
   size_t kept = 0;
@@ -197,6 +222,8 @@ FittedCosts CostsBy(const RobustFit& model, std::span<const TimingSample> sample
                        .per_microbatch = model.coefficients[2],
                        .per_sequence = model.coefficients[3],
                        .exchange = model.exchange};
+  const auto first_load = model.coefficients.begin() + kFirstLoad;
+  costs.per_unit.assign(first_load, first_load + static_cast<std::ptrdiff_t>(loads));
   costs.context_sizes = SizesOf(samples);
   const auto count = static_cast<double>(kept);
   if (kept > 0) costs.fit_error = std::sqrt(squares / count) / (measured / count);
@@ -213,12 +240,23 @@ void KeepExchanging(FittedCosts& costs) {
 
 }  // namespace
 
+void SetLoads(std::span<const std::string> names, CostFit& fit) {
+  if (std::ranges::is_permutation(names, fit.load_names)) return;
+  for (TimingSample& sample : fit.recent) sample.loads.clear();
+  fit.load_names.assign(names.begin(), names.end());
+  fit.with_loads = 0;
+  fit.loads_in_sums = false;
+  Forget(kAllLoads, fit);
+}
+
 void AddSample(const TimingSample& sample, CostFit& fit) {
   if (sample.sequences > 0) {
     ++fit.said;
   } else {
-    ForgetSequences(fit);
+    fit.said = 0;
+    Forget(kPerSequence, fit);
   }
+  if (!sample.loads.empty()) ++fit.with_loads;
   if (fit.sums.weight > 0) Fold(sample, fit);
   if (fit.recent.size() == kRecentSamples) fit.recent.erase(fit.recent.begin());
   fit.recent.push_back(sample);
@@ -229,14 +267,14 @@ void AddSample(const TimingSample& sample, CostFit& fit) {
 
 std::optional<FittedCosts> Costs(const CostFit& fit) {
   if (fit.samples < kMinSamples) return std::nullopt;
-  FittedCosts costs = CostsBy(fit.model, fit.recent);
+  FittedCosts costs = CostsBy(fit.model, fit.load_names.size(), fit.recent);
   for (const SizeSums& size : fit.sizes) AddSize(size.ranks, costs.context_sizes);
   KeepExchanging(costs);
   return costs;
 }
 
 FittedCosts CostsOf(std::span<const TimingSample> samples) {
-  FittedCosts costs = CostsBy(FitRobustly(samples), samples);
+  FittedCosts costs = CostsBy(FitRobustly(samples), samples.front().loads.size(), samples);
   KeepExchanging(costs);
   return costs;
 }

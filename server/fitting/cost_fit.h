@@ -1,8 +1,8 @@
 // A job's cost model, milliseconds = (per_token * tokens + per_token_squared * squares) /
 // context_parallel + per_microbatch + per_sequence * sequences + exchange * tokens *
-// (context_parallel - 1) / context_parallel, from the timings of its micro-batches as they come, of
-// context-parallel groups of one size or several. Of one size, whose ranks' exchange can't be told
-// from what they compute, it is part of per_token.
+// (context_parallel - 1) / context_parallel + (per_unit * load, for each) / context_parallel, from
+// the timings of its micro-batches as they come, of context-parallel groups of one size or several.
+// Of one size, whose ranks' exchange can't be told from what they compute, it is part of per_token.
 //
 //   CostFit fit;
 //   for (const TimingSample& sample : report) AddSample(sample, fit);
@@ -33,10 +33,13 @@
 // above among such samples, start the fit anew from the recent ones. Where no sample says it the
 // fit is the same as one that knows of no sequences, to the last bit.
 //
+// What a unit of a load costs is fitted in the same way, where every sample has the loads: SetLoads
+// with other names than before ends that, at once, and kSaidSamples in a row or a change start it.
+//
 // Coefficients are finite and not negative, and those that the samples can't tell apart are 0
 // (IdentifiedFit). A function of the samples in their order, however they were reported.
-// A value of up to 5 KiB. AddSample takes some 10 microseconds on average, nearly all of them in
-// the refreshes.
+// A value of up to 25 KiB. AddSample takes some 10 microseconds on average, with two loads some 30,
+// nearly all of them in the refreshes.
 
 #ifndef BATCHPLAN_SERVER_FITTING_COST_FIT_H_
 #define BATCHPLAN_SERVER_FITTING_COST_FIT_H_
@@ -45,6 +48,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "server/fitting/least_squares.h"
@@ -63,7 +67,8 @@ struct CostFit {
   // In order, the latest last.
   std::vector<TimingSample> recent;
   // Empty as long as fewer than kRecentSamples samples have been seen since the last start. The
-  // column of sequences is 0 unless all samples in the sums say how many they have.
+  // column of sequences is 0 unless all samples in the sums say how many they have, those of loads
+  // unless all have these.
   NormalEquations sums;
   // The same by size of context-parallel group; empty where all rows are of the latest sample's
   // size.
@@ -74,6 +79,12 @@ struct CostFit {
   uint64_t samples = 0;
   // Of these the latest in a row that say how many sequences they have.
   uint64_t said = 0;
+  // What the loads of samples are called, in their order; unique.
+  std::vector<std::string> load_names = {};
+  // Of the samples the latest in a row that have them. No other sample has loads.
+  uint64_t with_loads = 0;
+  // Whether all samples in the sums have them.
+  bool loads_in_sums = false;
 
   friend bool operator==(const CostFit&, const CostFit&) = default;
 };
@@ -84,6 +95,8 @@ struct FittedCosts {
   double per_token_squared = 0;
   double per_microbatch = 0;
   double per_sequence = 0;
+  // Of a unit of each load, in the order of their names.
+  std::vector<double> per_unit = {};
   // Of each size of context-parallel groups above 1, ascending; empty where all samples have one
   // size, whose exchange is then part of per_token, and where nothing is exchanged.
   std::vector<SizeExchange> exchange = {};
@@ -97,14 +110,19 @@ struct FittedCosts {
   double outlier_share = 0;
 };
 
-// Folds one sample in. All of its values are positive and finite, but that its sequences may be 0;
-// see step_report.h for limits.
+// What the loads of the samples from now on are called, at most kMaxFittedLoads unique names. Where
+// these are others than before, the costs of loads start anew; in another order they go on.
+void SetLoads(std::span<const std::string> names, CostFit& fit);
+
+// Folds one sample in, with as many loads as were named, in the order of `fit.load_names`. All of
+// its values are positive and finite, but that its sequences and loads may be 0; see step_report.h
+// for limits.
 void AddSample(const TimingSample& sample, CostFit& fit);
 
 // The costs as of the last refresh; none for fewer than kMinSamples samples.
 std::optional<FittedCosts> Costs(const CostFit& fit);
 
-// The costs of `samples` alone, at least one and all of them recent, solved robustly. For
+// The costs of `samples` alone, at least one, with as many loads each, solved robustly. For
 // measurements that were made to be fitted: a dozen micro-batches of different kinds.
 FittedCosts CostsOf(std::span<const TimingSample> samples);
 

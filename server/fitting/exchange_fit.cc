@@ -43,7 +43,7 @@ void AddTo(const NormalEquations& other, NormalEquations& sums) {
 // What the column of a band's exchange, ranks - 1 times that of tokens, is with the others, with
 // itself and with the target.
 struct ExchangeColumn {
-  Quadruple with{};
+  PerColumn with{};
   double square = 0;
   double target = 0;
 };
@@ -77,7 +77,7 @@ NormalEquations Eliminated(const Band& band) {
   return sums;
 }
 
-Columns UsedColumns(const Quadruple& coefficients) {
+Columns UsedColumns(const PerColumn& coefficients) {
   Columns used = 0;
   for (size_t column = 0; column < kColumns; ++column) {
     if (coefficients[column] > 0) used |= 1U << column;
@@ -87,14 +87,14 @@ Columns UsedColumns(const Quadruple& coefficients) {
 
 // Solves for the band's exchange beside these coefficients of the joint sums, and says how many
 // standard errors it is above 0.
-double SolveBand(const NormalEquations& joint, const Quadruple& coefficients, double scale,
+double SolveBand(const NormalEquations& joint, const PerColumn& coefficients, double scale,
                  Band& band) {
   const ExchangeColumn column = ColumnOf(band);
   band.per_token = (column.target - Dot(column.with, coefficients)) / column.square;
-  Quadruple share = column.with;
+  PerColumn share = column.with;
   for (double& entry : share) entry /= column.square;
   double variance = 1 / column.square;
-  const std::optional<Quadruple> spread = joint.SolveFor(share, UsedColumns(coefficients), 0);
+  const std::optional<PerColumn> spread = joint.SolveFor(share, UsedColumns(coefficients), 0);
   if (spread) variance += Dot(share, *spread);
   return CertaintyOf(band.per_token, variance, scale);
 }
@@ -114,7 +114,7 @@ NormalEquations& SumsOf(double ranks, SumsBySize& sizes) {
 }
 
 SharedFit FitShared(std::span<const SizeSums> sizes,
-                    const std::function<Quadruple(const NormalEquations&)>& solve, double scale,
+                    const std::function<PerColumn(const NormalEquations&)>& solve, double scale,
                     double certainty) {
   std::vector<Band> bands = BandsOf(sizes);
   SharedFit fit;

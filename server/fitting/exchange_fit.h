@@ -47,7 +47,7 @@ struct SizeExchange {
 };
 
 struct SharedFit {
-  Quadruple coefficients{};
+  PerColumn coefficients{};
   // Ascending, of each size above 1; empty where nothing is exchanged.
   std::vector<SizeExchange> exchange;
 };
@@ -59,7 +59,7 @@ struct SharedFit {
 // `scale`; the least certain one falls away, one after the other, until all are. O(sizes^2) and as
 // many calls of `solve` as sizes.
 SharedFit FitShared(std::span<const SizeSums> sizes,
-                    const std::function<Quadruple(const NormalEquations&)>& solve, double scale,
+                    const std::function<PerColumn(const NormalEquations&)>& solve, double scale,
                     double certainty);
 
 }  // namespace batchplan

@@ -18,7 +18,19 @@ TimingSample SampleOf(const ReportedMicrobatch& microbatch) {
           .tokens_squared = static_cast<double>(microbatch.tokens_squared),
           .milliseconds = microbatch.milliseconds / microbatch.model_share,
           .sequences = static_cast<double>(microbatch.sequences),
-          .context_parallel = static_cast<double>(microbatch.context_parallel)};
+          .context_parallel = static_cast<double>(microbatch.context_parallel),
+          .loads = microbatch.loads};
+}
+
+// The loads of a sample of `report` in the order of `names`, which are the same.
+void OrderLoads(const StepReport& report, const std::vector<std::string>& names,
+                std::vector<double>& loads) {
+  if (report.loads == names) return;
+  const std::vector<double> reported = loads;
+  for (size_t i = 0; i < names.size(); ++i) {
+    loads[i] = reported[static_cast<size_t>(std::ranges::find(report.loads, names[i]) -
+                                            report.loads.begin())];
+  }
 }
 
 // Whether `report` is none of the latest kSeenReports; if so, it is one from now on.
@@ -36,17 +48,26 @@ bool IsNew(const StepReport& report, SeenReports& seen) {
     hash.Add(uint64_t{microbatch.context_parallel});
     hash.Add(std::bit_cast<uint64_t>(microbatch.model_share));
   }
+  for (size_t i = 0; i < report.loads.size(); ++i) {
+    hash.Add(report.loads[i]);
+    for (const ReportedMicrobatch& microbatch : report.microbatches) {
+      hash.Add(std::bit_cast<uint64_t>(microbatch.loads[i]));
+    }
+  }
   if (std::ranges::find(seen.hashes, hash.value()) != seen.hashes.end()) return false;
   if (seen.hashes.size() == kSeenReports) seen.hashes.erase(seen.hashes.begin());
   seen.hashes.push_back(hash.value());
   return true;
 }
 
+static_assert(kMaxReportedLoads == kMaxFittedLoads);
+
 constexpr absl::string_view kMark = "BPFT";
 constexpr size_t kHeaderBytes = 8;
 constexpr uint32_t kVersionWithoutSequences = 1;
 constexpr uint32_t kVersionWithoutContextParallel = 2;
 constexpr uint32_t kVersionWithoutExchange = 3;
+constexpr uint32_t kVersionWithoutLoads = 4;
 constexpr size_t kHashBytes = 8;
 
 class Writer {
@@ -55,6 +76,11 @@ class Writer {
     for (int shift = 0; shift < 64; shift += 8) bytes_ += static_cast<char>(value >> shift);
   }
   void Visit(double value) { Visit(std::bit_cast<uint64_t>(value)); }
+  void Visit(bool value) { Visit(uint64_t{value}); }
+  void Visit(const std::string& value) {
+    Visit(uint64_t{value.size()});
+    bytes_ += value;
+  }
   // Lists are as long as they are.
   template <typename T>
   bool VisitCount(const std::vector<T>& list, size_t /*most*/) {
@@ -84,6 +110,22 @@ class Reader {
     uint64_t bits = 0;
     Visit(bits);
     value = std::bit_cast<double>(bits);
+  }
+  void Visit(bool& value) {
+    uint64_t number = 0;
+    Visit(number);
+    if (number > 1) complete_ = false;
+    value = number == 1;
+  }
+  void Visit(std::string& value) {
+    uint64_t size = 0;
+    Visit(size);
+    if (size > rest_.size()) {
+      complete_ = false;
+      return;
+    }
+    value = std::string(rest_.substr(0, size));
+    rest_.remove_prefix(size);
   }
   template <typename T>
   bool VisitCount(std::vector<T>& list, size_t most) {
@@ -134,7 +176,14 @@ void VisitClasses(Visitor& visitor, Classes& classes) {
 template <typename Visitor, typename Fit>
 void VisitFit(Visitor& visitor, uint32_t version, Fit& fit) {
   const bool has_sequences = version > kVersionWithoutSequences;
-  const size_t columns = has_sequences ? kColumns : kColumns - 1;
+  size_t columns = has_sequences ? kFirstLoad : kFirstLoad - 1;
+  if (version > kVersionWithoutLoads) {
+    if (!visitor.VisitCount(fit.costs.load_names, kMaxFittedLoads)) return;
+    for (auto& name : fit.costs.load_names) visitor.Visit(name);
+    visitor.Visit(fit.costs.with_loads);
+    visitor.Visit(fit.costs.loads_in_sums);
+    columns += fit.costs.load_names.size();
+  }
   if (!visitor.VisitCount(fit.costs.recent, kRecentSamples)) return;
   for (auto& sample : fit.costs.recent) {
     visitor.Visit(sample.tokens);
@@ -142,6 +191,9 @@ void VisitFit(Visitor& visitor, uint32_t version, Fit& fit) {
     visitor.Visit(sample.milliseconds);
     if (has_sequences) visitor.Visit(sample.sequences);
     if (version > kVersionWithoutContextParallel) visitor.Visit(sample.context_parallel);
+    if (version <= kVersionWithoutLoads) continue;
+    if (!visitor.VisitCount(sample.loads, kMaxFittedLoads)) return;
+    for (auto& load : sample.loads) visitor.Visit(load);
   }
   VisitSums(visitor, columns, fit.costs.sums);
   if (version > kVersionWithoutExchange) {
@@ -178,6 +230,10 @@ uint64_t HashOf(absl::string_view bytes) {
 // reports lead to, and what is computed of such numbers is finite.
 constexpr double kLargest = 1e100;
 
+bool IsReportedLoad(double load) {
+  return load == 0 || (load >= kMinReportedLoad && load <= kMaxReportedLoad);
+}
+
 bool AreModerate(std::span<const double> values) {
   return std::ranges::all_of(
       values, [](double x) { return x == 0 || (x >= 1 / kLargest && x <= kLargest); });
@@ -191,7 +247,8 @@ bool IsSample(const TimingSample& sample) {
          sample.milliseconds >= kMinReportedMilliseconds &&
          sample.milliseconds <= kMaxReportedMilliseconds && sample.sequences >= 0 &&
          sample.sequences <= sample.tokens && sample.context_parallel >= 1 &&
-         sample.context_parallel <= kMaxReportedContextParallel;
+         sample.context_parallel <= kMaxReportedContextParallel &&
+         std::ranges::all_of(sample.loads, IsReportedLoad);
 }
 
 bool SaysSequences(const TimingSample& sample) { return sample.sequences > 0; }
@@ -209,9 +266,10 @@ bool HasSeveralSizes(const CostFit& fit) {
 
 // The first version that has all that is in the fit.
 uint32_t VersionOf(const CostFit& fit) {
+  if (!fit.load_names.empty()) return kFitStateVersion;
   const auto shared = [](const TimingSample& sample) { return sample.context_parallel != 1; };
   if (!fit.sizes.empty() || !fit.model.exchange.empty() || HasSeveralSizes(fit)) {
-    return kFitStateVersion;
+    return kVersionWithoutLoads;
   }
   if (std::ranges::any_of(fit.recent, shared)) return kVersionWithoutExchange;
   return HasSequences(fit) ? kVersionWithoutContextParallel : kVersionWithoutSequences;
@@ -229,6 +287,19 @@ bool CountsAgree(const CostFit& fit) {
   return said == recent ? fit.said >= said && fit.said <= fit.samples : fit.said == said;
 }
 
+// Whether the latest `with_loads` samples have loads, and no others do.
+bool LoadsAgree(const CostFit& fit) {
+  const size_t recent = fit.recent.size();
+  const size_t without = recent - std::min<uint64_t>(recent, fit.with_loads);
+  for (size_t i = 0; i < recent; ++i) {
+    if (fit.recent[i].loads.size() != (i < without ? 0 : fit.load_names.size())) return false;
+  }
+  if (fit.load_names.empty()) return fit.with_loads == 0 && !fit.loads_in_sums;
+  const StepReport named = {.microbatches = {}, .loads = fit.load_names};
+  return fit.with_loads <= fit.samples && named.Validate().ok() &&
+         (!fit.loads_in_sums || (without == 0 && fit.sums.weight > 0));
+}
+
 bool AreSums(const NormalEquations& sums) {
   if (!std::ranges::all_of(sums.matrix, AreModerate) || !AreModerate(sums.right) ||
       !AreModerate(std::array{sums.square, sums.weight})) {
@@ -236,7 +307,7 @@ bool AreSums(const NormalEquations& sums) {
   }
   if (sums.weight == 0) return true;
   // Tokens, squares and micro-batches are in every row.
-  for (size_t column = 0; column < kColumns - 1; ++column) {
+  for (size_t column = 0; column < kFirstLoad - 1; ++column) {
     if (sums.matrix[column][column] == 0 || sums.right[column] == 0) return false;
   }
   return true;
@@ -267,7 +338,9 @@ bool AreExchanges(const std::vector<SizeExchange>& exchange) {
 
 // What AddSample and Costs rely on.
 bool IsCostFit(const CostFit& fit) {
-  if (!std::ranges::all_of(fit.recent, IsSample) || !CountsAgree(fit)) return false;
+  if (!std::ranges::all_of(fit.recent, IsSample) || !CountsAgree(fit) || !LoadsAgree(fit)) {
+    return false;
+  }
   const RobustFit& model = fit.model;
   // Nothing is fitted yet.
   if (fit.samples < kRefreshSamples) {
@@ -280,8 +353,12 @@ bool IsCostFit(const CostFit& fit) {
   if (!AreSizes(fit.sizes) || !AreExchanges(model.exchange)) return false;
   if (!fit.sizes.empty() && fit.sums.weight == 0) return false;
   if (fit.sums.weight > 0 && fit.recent.size() != kRecentSamples) return false;
-  const bool has_sequences = model.coefficients[3] > 0 || fit.sums.matrix[3][3] > 0;
-  if (has_sequences && ColumnsOf(fit.recent) != kAllColumns) return false;
+  const Columns known = ColumnsOf(fit.recent);
+  for (size_t column = kFirstLoad - 1; column < kColumns; ++column) {
+    const bool in_sums = fit.sums.matrix[column][column] > 0;
+    if ((model.coefficients[column] > 0 || in_sums) && !HasColumn(known, column)) return false;
+    if (column >= kFirstLoad && in_sums && !fit.loads_in_sums) return false;
+  }
   return model.typical_milliseconds > 0 && model.scale >= kLeastScale;
 }
 
@@ -319,9 +396,14 @@ FittedCosts CostsOf(const StepReport& report) {
 
 bool AddReport(const StepReport& report, JobFit& fit) {
   if (report.microbatches.empty() || !IsNew(report, fit.seen)) return false;
+  if (!std::ranges::all_of(report.microbatches, &ReportedMicrobatch::empty)) {
+    SetLoads(report.loads, fit.costs);
+  }
   for (const ReportedMicrobatch& microbatch : report.microbatches) {
     if (microbatch.empty()) continue;
-    AddSample(SampleOf(microbatch), fit.costs);
+    TimingSample sample = SampleOf(microbatch);
+    OrderLoads(report, fit.costs.load_names, sample.loads);
+    AddSample(sample, fit.costs);
     if (microbatch.peak_bytes > 0) AddPeak(microbatch.tokens, microbatch.peak_bytes, fit.memory);
   }
   return true;

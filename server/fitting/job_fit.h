@@ -6,12 +6,12 @@
 //
 //   absl::StatusOr<JobFit> same = ParseFit(state);
 //
-// A value of up to 12 KiB, whatever has been reported. As bytes, for a store that replicas share,
+// A value of up to 28 KiB, whatever has been reported. As bytes, for a store that replicas share,
 // little-endian: "BPFT", the version, then each member in its order, a list as its count and its
 // entries; at the end a hash of all before it. Versions differ where the layout or the meaning
 // does: version 1 has no numbers of sequences; version 2 no sizes of context-parallel groups, all
-// of which are 1; version 3 no sums by size and no exchange. A fit is written in the first version
-// that has all that is in it, which servers that know no later one read.
+// of which are 1; version 3 no sums by size and no exchange; version 4 no loads. A fit is written
+// in the first version that has all that is in it, which servers that know no later one read.
 
 #ifndef BATCHPLAN_SERVER_FITTING_JOB_FIT_H_
 #define BATCHPLAN_SERVER_FITTING_JOB_FIT_H_
@@ -50,15 +50,17 @@ struct JobFit {
   friend bool operator==(const JobFit&, const JobFit&) = default;
 };
 
-// Folds a valid report in. False, changing nothing, if it has no micro-batches or is one of the
-// latest kSeenReports. Reports are the same if step and micro-batches are, to the last bit,
-// wherever these ran: two workers' never are, as long as they measure.
+// Folds a valid report in. Its loads may be in any order; where they have other names than those of
+// the last report that had micro-batches with sequences, what loads cost is fitted anew. False,
+// changing nothing, if it has no micro-batches or is one of the latest kSeenReports. Reports are
+// the same if step and micro-batches are, to the last bit, wherever these ran: two workers' never
+// are, as long as they measure.
 bool AddReport(const StepReport& report, JobFit& fit);
 
 // The latest; all before it are read too.
-inline constexpr uint32_t kFitStateVersion = 4;
+inline constexpr uint32_t kFitStateVersion = 5;
 // What a state takes at most.
-inline constexpr size_t kMaxFitStateBytes = 12288;
+inline constexpr size_t kMaxFitStateBytes = 28672;
 
 std::string SerializeFit(const JobFit& fit);
 

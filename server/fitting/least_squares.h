@@ -1,10 +1,10 @@
-// Weighted least squares in four unknowns or fewer, as sums that any number of rows goes into; and
-// the solution whose coefficients are not negative.
+// Weighted least squares in twelve unknowns or fewer, as sums that any number of rows goes into;
+// and the solution whose coefficients are not negative.
 //
 //   NormalEquations sums;
 //   for (...) sums.Add(row, target, weight);
-//   std::optional<Quadruple> solution = sums.Solve(kAllColumns);
-//   Quadruple positive = SolveNonNegative(sums, kAllColumns);
+//   std::optional<PerColumn> solution = sums.Solve(kAllColumns);
+//   PerColumn positive = SolveNonNegative(sums, kAllColumns);
 //
 // The columns may be of very different size: they are brought to length 1 before anything is
 // solved, and a column that is a combination of others but for 1e-10 of its square is refused.
@@ -20,42 +20,49 @@
 namespace batchplan {
 
 // One number for each column.
-inline constexpr size_t kColumns = 4;
-using Quadruple = std::array<double, kColumns>;
+inline constexpr size_t kColumns = 12;
+using PerColumn = std::array<double, kColumns>;
 
 // A set of columns: bit j stands for column j.
 using Columns = unsigned;
-inline constexpr Columns kAllColumns = 15;
+inline constexpr Columns kAllColumns = (1U << kColumns) - 1;
 
-double Dot(const Quadruple& a, const Quadruple& b);
+inline bool HasColumn(Columns columns, size_t column) { return (columns >> column & 1U) != 0; }
+
+double Dot(const PerColumn& a, const PerColumn& b);
 
 struct NormalEquations {
   // Sums over the rows of weight times row * row', row * target, target^2, and 1.
-  std::array<Quadruple, kColumns> matrix{};
-  Quadruple right{};
+  std::array<PerColumn, kColumns> matrix{};
+  PerColumn right{};
   double square = 0;
   double weight = 0;
 
-  void Add(const Quadruple& row, double target, double row_weight);
+  void Add(const PerColumn& row, double target, double row_weight);
   // Forgets: all rows so far count `factor` times what they did.
   void Decay(double factor);
   // As if the column had been 0 in all rows.
   void Forget(size_t column);
 
   // The solution in `columns`, 0 elsewhere. None if the columns depend on one another.
-  std::optional<Quadruple> Solve(Columns columns) const { return SolveFor(right, columns, 0); }
+  std::optional<PerColumn> Solve(Columns columns) const { return SolveFor(right, columns, 0); }
 
   // The same for another right side, with `ridge` times its own square added to each column's.
-  std::optional<Quadruple> SolveFor(const Quadruple& side, Columns columns, double ridge) const;
+  std::optional<PerColumn> SolveFor(const PerColumn& side, Columns columns, double ridge) const;
+
+  // The diagonal of the inverse of the matrix in `columns`, 0 elsewhere: each coefficient's own
+  // variance, were the targets' 1. None if the columns depend on one another.
+  std::optional<PerColumn> Variances(Columns columns) const;
 
   friend bool operator==(const NormalEquations&, const NormalEquations&) = default;
 };
 
-// The coefficients >= 0 of least squared error, 0 outside of `columns`. Exact: the best solution is
-// the free one in the columns that it uses (C. L. Lawson, R. J. Hanson, "Solving least squares
-// problems", 1974, chapter 23), so all sets of columns, at most fifteen, are tried. Columns that
-// depend on one another are not used together. All 0 if no set will do. Constant time.
-Quadruple SolveNonNegative(const NormalEquations& equations, Columns columns);
+// The coefficients >= 0 of least squared error, 0 outside of `columns`, by active sets (C. L.
+// Lawson, R. J. Hanson, "Solving least squares problems", 1974, chapter 23): the column that would
+// lower the error most comes in, and those that go below 0 for it leave. Columns that depend on one
+// another are not used together. Constant time: mostly one solution, hardly ever more than two a
+// column.
+PerColumn SolveNonNegative(const NormalEquations& equations, Columns columns);
 
 }  // namespace batchplan
 

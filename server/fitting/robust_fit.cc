@@ -1,6 +1,7 @@
 #include "server/fitting/robust_fit.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <functional>
@@ -18,10 +19,10 @@ namespace {
 // there is a choice and where there is a column more.
 constexpr double kMaxStandardError = 0.1;
 constexpr double kChance = 4;
-constexpr double kChanceOfSequences = 9;
+constexpr double kChanceOfColumn = 9;
 // The sets with sequences that are tried, in this order.
 constexpr Columns kWithSequences[] = {
-    kAllColumns,
+    kWithoutLoads,
     kPerToken | kPerTokenSquared | kPerSequence,
     kPerToken | kPerMicrobatch | kPerSequence,
     kPerTokenSquared | kPerMicrobatch | kPerSequence,
@@ -31,18 +32,64 @@ constexpr Columns kWithSequences[] = {
 };
 
 bool Identified(const NormalEquations& equations, double scale, Columns columns) {
+  // Each column's own variance, in units of scale^2.
+  const std::optional<PerColumn> variances = equations.Variances(columns);
+  if (!variances) return false;
   for (size_t column = 0; column < kColumns; ++column) {
-    if ((columns >> column & 1U) == 0) continue;
-    Quadruple unit{};
-    unit[column] = 1;
-    // The column's own variance, in units of scale^2, is the inverse's diagonal.
-    const std::optional<Quadruple> inverse = equations.SolveFor(unit, columns, 0);
-    if (!inverse) return false;
-    const double variance = (*inverse)[column];
+    if (!HasColumn(columns, column)) continue;
     const double mean_square = equations.matrix[column][column] / equations.weight;
-    if (!(scale * std::sqrt(variance * mean_square) < kMaxStandardError)) return false;
+    if (!(scale * std::sqrt((*variances)[column] * mean_square) < kMaxStandardError)) return false;
   }
   return true;
+}
+
+// A set of columns, their coefficients, and how much of the squared error these explain.
+struct Choice {
+  Columns columns = 0;
+  PerColumn coefficients{};
+  double explained = 0;
+};
+
+Choice ChoiceOf(const NormalEquations& equations, Columns columns) {
+  Choice choice = {.columns = columns, .coefficients = SolveNonNegative(equations, columns)};
+  choice.explained = Dot(choice.coefficients, equations.right);
+  return choice;
+}
+
+// The largest part of `columns`, of as large ones the first, that is identified beside `loads`;
+// none if no column is.
+std::optional<Columns> IdentifiedBeside(const NormalEquations& equations, double scale,
+                                        Columns columns, Columns loads) {
+  for (int size = std::popcount(columns); size > 0; --size) {
+    for (Columns part = 1; part <= columns; ++part) {
+      if ((part & ~columns) != 0 || std::popcount(part) != size) continue;
+      if (Identified(equations, scale, part | loads)) return part;
+    }
+  }
+  return std::nullopt;
+}
+
+// Adds those of `loads` that can be told apart, the one that explains most first.
+void ChooseLoads(const NormalEquations& equations, double scale, Columns loads, Choice& best) {
+  for (;;) {
+    Choice next = {.explained = best.explained + kChanceOfColumn * scale * scale};
+    for (size_t column = kFirstLoad; column < kColumns; ++column) {
+      if (!HasColumn(loads, column) || HasColumn(best.columns, column)) continue;
+      const Columns chosen = (best.columns & kAllLoads) | 1U << column;
+      // Beside more columns it is not identified either.
+      if (!Identified(equations, scale, chosen)) {
+        loads &= ~(1U << column);
+        continue;
+      }
+      const std::optional<Columns> others =
+          IdentifiedBeside(equations, scale, best.columns & kWithoutLoads, chosen);
+      if (!others) continue;
+      const Choice choice = ChoiceOf(equations, *others | chosen);
+      if (choice.explained > next.explained) next = choice;
+    }
+    if (next.columns == 0) return;
+    best = next;
+  }
 }
 
 constexpr int kDeviationRounds = 20;
@@ -63,7 +110,7 @@ double ExchangeOf(const RobustFit& fit, double ranks) {
   return 0;
 }
 
-using Solver = std::function<Quadruple(const NormalEquations&)>;
+using Solver = std::function<PerColumn(const NormalEquations&)>;
 
 // Takes coefficients and exchange from the sums.
 void SetCosts(std::span<const SizeSums> sizes, const Solver& solve, RobustFit& fit,
@@ -93,7 +140,7 @@ RobustFit MedianRate(std::span<const TimingSample> samples) {
 
 RobustFit LeastAbsoluteDeviations(std::span<const TimingSample> samples, Columns columns) {
   RobustFit fit = MedianRate(samples);
-  std::vector<Quadruple> rows;
+  std::vector<PerColumn> rows;
   std::vector<double> targets;
   for (const TimingSample& sample : samples) {
     rows.push_back(fit.Row(sample));
@@ -123,28 +170,31 @@ RobustFit LeastAbsoluteDeviations(std::span<const TimingSample> samples, Columns
 
 }  // namespace
 
-Quadruple TermsOf(const TimingSample& sample) {
-  return {sample.tokens / sample.context_parallel, sample.tokens_squared / sample.context_parallel,
-          1, sample.sequences};
+PerColumn TermsOf(const TimingSample& sample) {
+  PerColumn terms = {sample.tokens / sample.context_parallel,
+                     sample.tokens_squared / sample.context_parallel, 1, sample.sequences};
+  for (size_t i = 0; i < sample.loads.size(); ++i) {
+    terms[kFirstLoad + i] = sample.loads[i] / sample.context_parallel;
+  }
+  return terms;
 }
 
 Columns ColumnsOf(std::span<const TimingSample> samples) {
-  const auto says = [](const TimingSample& sample) { return sample.sequences > 0; };
-  return std::ranges::all_of(samples, says) ? kAllColumns : kWithoutSequences;
+  Columns columns = kAllColumns;
+  for (const TimingSample& sample : samples) {
+    if (sample.sequences == 0) columns &= ~kPerSequence;
+    columns &= kWithoutLoads | LoadColumns(sample.loads.size());
+  }
+  return columns;
 }
 
-Quadruple IdentifiedFit(const NormalEquations& equations, double scale, Columns known) {
+PerColumn IdentifiedFit(const NormalEquations& equations, double scale, Columns known) {
   if (!(equations.weight > 0)) return {};
-  std::optional<Quadruple> best;
-  double best_explained = 0;
+  std::optional<Choice> best;
   const auto consider = [&](Columns columns, double chance) {
     if (!Identified(equations, scale, columns)) return;
-    const Quadruple solution = SolveNonNegative(equations, columns);
-    const double explained = Dot(solution, equations.right);
-    if (!best || explained > best_explained + chance * scale * scale) {
-      best = solution;
-      best_explained = explained;
-    }
+    const Choice choice = ChoiceOf(equations, columns);
+    if (!best || choice.explained > best->explained + chance * scale * scale) best = choice;
   };
   consider(kWithoutSequences, 0);
   if (!best) {
@@ -153,13 +203,12 @@ Quadruple IdentifiedFit(const NormalEquations& equations, double scale, Columns 
       consider(pair, kChance);
     }
   }
-  if (!best) {
-    best = SolveNonNegative(equations, kPerToken);
-    best_explained = Dot(*best, equations.right);
+  if (!best) best = ChoiceOf(equations, kPerToken);
+  if ((known & kPerSequence) != 0) {
+    for (const Columns columns : kWithSequences) consider(columns, kChanceOfColumn);
   }
-  if ((known & kPerSequence) == 0) return *best;
-  for (const Columns columns : kWithSequences) consider(columns, kChanceOfSequences);
-  return *best;
+  ChooseLoads(equations, scale, known & kAllLoads, *best);
+  return best->coefficients;
 }
 
 double RobustFit::Predict(const TimingSample& sample) const {
@@ -185,8 +234,8 @@ bool RobustFit::IsOutlier(const TimingSample& sample) const {
   return std::abs(Residual(sample)) > kOutlierGate * scale;
 }
 
-Quadruple RobustFit::Row(const TimingSample& sample) const {
-  Quadruple row = TermsOf(sample);
+PerColumn RobustFit::Row(const TimingSample& sample) const {
+  PerColumn row = TermsOf(sample);
   for (const double unit = Unit(sample); double& term : row) term /= unit;
   return row;
 }
@@ -203,7 +252,9 @@ double ScaleOf(std::span<const TimingSample> samples, const RobustFit& fit) {
   }
   // As many samples as there are coefficients fit perfectly, and say nothing.
   std::ranges::sort(deviations);
-  const size_t coefficients = (fit.coefficients[3] > 0 ? 4 : 3) + fit.exchange.size();
+  const auto more = std::ranges::count_if(std::span(fit.coefficients).subspan(3),
+                                          [](double coefficient) { return coefficient > 0; });
+  const size_t coefficients = 3 + static_cast<size_t>(more) + fit.exchange.size();
   const size_t fitted = std::min(coefficients, deviations.size() - 1);
   const double median = deviations[fitted + (deviations.size() - fitted) / 2];
   return std::max(kDeviationOfMedian * median, kLeastScale);

@@ -25,6 +25,9 @@ struct TimingSample {
   double sequences = 0;
   // The ranks that share its tokens; milliseconds are those of each.
   double context_parallel = 1;
+  // Sums over its sequences of what they bring beside tokens, at most kMaxFittedLoads; empty: not
+  // known.
+  std::vector<double> loads = {};
 
   friend bool operator==(const TimingSample&, const TimingSample&) = default;
 };
@@ -35,19 +38,30 @@ inline constexpr Columns kPerTokenSquared = 2;
 inline constexpr Columns kPerMicrobatch = 4;
 inline constexpr Columns kPerSequence = 8;
 inline constexpr Columns kWithoutSequences = kPerToken | kPerTokenSquared | kPerMicrobatch;
+inline constexpr Columns kWithoutLoads = kWithoutSequences | kPerSequence;
+// The column of the first load; the others follow.
+inline constexpr size_t kFirstLoad = 4;
+inline constexpr size_t kMaxFittedLoads = kColumns - kFirstLoad;
+inline constexpr Columns kAllLoads = kAllColumns & ~kWithoutLoads;
+
+// The columns of so many loads.
+inline constexpr Columns LoadColumns(size_t loads) {
+  return kAllLoads & ((1U << (kFirstLoad + loads)) - 1);
+}
 
 // What each coefficient is multiplied with: tokens and squares over the ranks that share them, 1,
-// and sequences, which every one of these ranks has all of.
-Quadruple TermsOf(const TimingSample& sample);
+// sequences, which every one of these ranks has all of, and loads over the ranks.
+PerColumn TermsOf(const TimingSample& sample);
 
-// The columns that the samples have: all, or those without sequences where any sample does not say
-// how many it has.
+// The columns that the samples have: those of sequences unless any sample does not say how many it
+// has, and those of loads unless any sample's are not known. All samples have as many loads.
 Columns ColumnsOf(std::span<const TimingSample> samples);
 
 // The non-negative coefficients of least squared error, in columns out of `known`, which are those
-// without sequences or all. A set of columns is identified if the standard error of each one's
-// share of the time is below a tenth of the time; `scale` is the standard deviation of a target of
-// weight 1, targets being times relative to what they should be.
+// without sequences, and maybe that of sequences and those of loads. A set of columns is identified
+// if the standard error of each one's share of the time is below a tenth of the time; `scale` is
+// the standard deviation of a target of weight 1, targets being times relative to what they should
+// be.
 //
 // With all three columns without sequences identified all are used. Otherwise a pair is: of the
 // identified ones the first of tokens and squares, tokens and micro-batch, squares and micro-batch,
@@ -60,10 +74,16 @@ Columns ColumnsOf(std::span<const TimingSample> samples);
 // sequences beside tokens or beside the micro-batch are not identified, and in their place explain
 // no more: the simpler model stays.
 //
+// Then loads, one after the other, each time the one with which the fit is best, as long as it is
+// better by as much: beside all other columns, or where it is not identified beside these, beside
+// the most of those before loads beside which it is. Of loads in proportion to each other one so
+// has the cost of all, and a load in proportion to tokens has none. A load that did not occur has
+// none.
+//
 // So sequences all of one length, whose squares tell no more than their tokens, cost by the token,
 // and so do micro-batches that are all alike; where all micro-batches are equally full, nothing is
-// put down to the micro-batch. Constant time.
-Quadruple IdentifiedFit(const NormalEquations& equations, double scale, Columns known);
+// put down to the micro-batch. Constant time: some microseconds, and more with each load.
+PerColumn IdentifiedFit(const NormalEquations& equations, double scale, Columns known);
 
 // Residuals larger than so many scales are outliers; of normally distributed ones 1 in 16,000 is.
 inline constexpr double kOutlierGate = 4;
@@ -74,8 +94,9 @@ inline constexpr double kLeastScale = 0.005;
 inline constexpr double kCertaintyOfExchange = 3;
 
 struct RobustFit {
-  // Milliseconds per token, per token squared, per micro-batch and per sequence.
-  Quadruple coefficients{};
+  // Milliseconds per token, per token squared, per micro-batch, per sequence and per unit of each
+  // load.
+  PerColumn coefficients{};
   // What context-parallel ranks exchange, of each size above 1 that was seen; empty where the sizes
   // can't tell, or nothing is exchanged.
   std::vector<SizeExchange> exchange = {};
@@ -93,7 +114,7 @@ struct RobustFit {
   double Residual(const TimingSample& sample) const;
   bool IsOutlier(const TimingSample& sample) const;
   // A sample as a row of the normal equations: the row, and the target, over Unit().
-  Quadruple Row(const TimingSample& sample) const;
+  PerColumn Row(const TimingSample& sample) const;
   double Target(const TimingSample& sample) const;
   // Takes coefficients, in columns out of `columns`, and exchange from sums of one size or several,
   // by IdentifiedFit and FitShared.
@@ -108,7 +129,7 @@ struct RobustFit {
 // time per token; then, in turns, takes the scale from the median absolute deviation (F. R. Hampel,
 // "The influence curve and its role in robust estimation", JASA 69, 1974) and solves for what is
 // not an outlier, as IdentifiedFit does, with the exchange of groups of several sizes as FitShared
-// finds it. Takes a microsecond or two a sample. Stragglers among up
+// finds it. Takes a microsecond or two a sample, and more with loads. Stragglers among up
 // to a fifth of the samples hardly move it, unless one is the only sample of its kind: then that is
 // what its kind takes.
 RobustFit FitRobustly(std::span<const TimingSample> samples, Columns columns);

@@ -1,9 +1,55 @@
 #include "server/fitting/step_report.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/ids.h"
 
 namespace batchplan {
 namespace {
+
+absl::Status CheckNames(const std::vector<std::string>& loads) {
+  if (loads.size() > kMaxReportedLoads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("loads has ", loads.size(), " names; the limit is ", kMaxReportedLoads));
+  }
+  for (size_t i = 0; i < loads.size(); ++i) {
+    const std::string where = absl::StrCat("loads[", i, "]");
+    if (loads[i].empty() || loads[i].size() > kMaxReportedLoadName) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          where, " has ", loads[i].size(), " bytes; it must have 1 to ", kMaxReportedLoadName));
+    }
+    if (absl::Status status = CheckId(where, loads[i]); !status.ok()) return status;
+    const auto own = loads.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::find(loads.begin(), own, loads[i]) == own) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, " is \"", absl::Utf8SafeCEscape(loads[i]),
+                     "\", which an earlier one is; names are unique"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLoads(const ReportedMicrobatch& microbatch, size_t index, size_t loads) {
+  const std::string where = absl::StrCat("microbatches[", index, "].loads");
+  if (microbatch.loads.size() != loads) {
+    return absl::InvalidArgumentError(absl::StrCat(where, " has ", microbatch.loads.size(),
+                                                   " sums, but loads has ", loads,
+                                                   " names; give one for each"));
+  }
+  for (size_t i = 0; i < loads; ++i) {
+    const double load = microbatch.loads[i];
+    // Not a number is outside too.
+    if (load == 0 || (load >= kMinReportedLoad && load <= kMaxReportedLoad)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(where, "[", i, "] is ", load,
+                                                   "; it must be 0, or between ", kMinReportedLoad,
+                                                   " and ", kMaxReportedLoad));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status Check(const ReportedMicrobatch& microbatch, size_t index, uint32_t data_parallel) {
   const auto wrong = [index](const auto&... parts) {
@@ -74,8 +120,10 @@ absl::Status StepReport::Validate() const {
     return absl::InvalidArgumentError(
         absl::StrCat("data_parallel is ", data_parallel, "; the limit is ", kMaxReportedRanks));
   }
+  if (absl::Status status = CheckNames(loads); !status.ok()) return status;
   for (size_t i = 0; i < microbatches.size(); ++i) {
     absl::Status status = Check(microbatches[i], i, data_parallel);
+    if (status.ok()) status = CheckLoads(microbatches[i], i, loads.size());
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

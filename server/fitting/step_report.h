@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,6 +24,11 @@ inline constexpr double kMaxReportedMilliseconds = 86'400'000;
 inline constexpr uint64_t kMaxReportedBytes = uint64_t{1} << 50;
 inline constexpr uint32_t kMaxReportedRanks = 65536;
 inline constexpr uint32_t kMaxReportedContextParallel = 65536;
+inline constexpr size_t kMaxReportedLoads = 8;
+inline constexpr size_t kMaxReportedLoadName = 64;
+// What a micro-batch has of a load, if anything.
+inline constexpr double kMinReportedLoad = 1e-20;
+inline constexpr double kMaxReportedLoad = 1e30;
 
 struct ReportedMicrobatch {
   // Of whole sequences, whatever part of them one rank of a context-parallel group has.
@@ -42,6 +48,8 @@ struct ReportedMicrobatch {
   uint32_t context_parallel = 1;
   // The part of the model that took `milliseconds`: 1 / stages of one stage of a pipeline.
   double model_share = 1;
+  // Of each of StepReport.loads.
+  std::vector<double> loads = {};
 
   // Nothing was computed, and it stands for its place alone.
   bool empty() const { return tokens == 0; }
@@ -57,6 +65,8 @@ struct StepReport {
   bool accumulated = false;
   // 0: not known.
   uint32_t data_parallel = 0;
+  // What is measured beside tokens, by name; as many in each micro-batch.
+  std::vector<std::string> loads = {};
 
   // InvalidArgument, naming the field as the wire does, its value and the limit.
   absl::Status Validate() const;

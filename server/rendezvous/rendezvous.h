@@ -115,9 +115,10 @@ struct RendezvousHooks {
   // the hook: not at all.
   std::function<std::optional<absl::Duration>(const absl::Status&)> retry_after;
 
-  // The coefficients that now stand for CostModel.fitted of a job. Called by the executor's
-  // functions; may block. An error is told to the joins that wait here.
-  std::function<absl::StatusOr<v1::CostModel>(const std::string& job_id)> costs;
+  // The coefficients that now stand for CostModel.fitted of a request, which has all of the step's
+  // sequences. Called by the executor's functions; may block. An error is told to the joins that
+  // wait here.
+  std::function<absl::StatusOr<v1::CostModel>(const v1::PlanBatchRequest& request)> costs;
 
   // Told of a step's plan by the replica that recorded it, and so once, with the request that its
   // workers agree on, which has no sequences. Called by the executor's functions. Null: nobody.

@@ -107,7 +107,7 @@ absl::Status Rendezvous::SetCosts(Run& run) {
     *costs = *run.recorded->fitted_costs;
     return absl::OkStatus();
   }
-  absl::StatusOr<v1::CostModel> today = hooks_.costs(run.key.job_id);
+  absl::StatusOr<v1::CostModel> today = hooks_.costs(*run.whole.request);
   if (!today.ok()) return today.status();
   *costs = *std::move(today);
   return absl::OkStatus();

@@ -1,5 +1,6 @@
 #include "server/telemetry/job_metrics.h"
 
+#include <map>
 #include <utility>
 
 #include "server/telemetry/metric_catalog.h"
@@ -33,6 +34,7 @@ JobMetrics::JobMetrics(const JobLabelOptions& labels, prometheus::Registry& regi
       expired_(CounterFamily(metric::kJobExpired, registry)),
       fitted_costs_(GaugeFamily(metric::kJobFittedCost, registry)),
       fitted_exchange_(GaugeFamily(metric::kJobFittedExchange, registry)),
+      fitted_loads_(GaugeFamily(metric::kJobFittedLoad, registry)),
       fit_errors_(GaugeFamily(metric::kJobFitError, registry)),
       fit_samples_(GaugeFamily(metric::kJobFitSamples, registry)),
       steps_{HistogramFamily(metric::kJobMeasuredStep, registry),
@@ -85,6 +87,7 @@ void JobMetrics::RemoveSeries(const std::string& job) {
     for (prometheus::Gauge* size : series.fit->exchange) {
       if (size != nullptr) fitted_exchange_->Remove(size);
     }
+    for (const auto& load : series.fit->loads) fitted_loads_->Remove(load.second);
     fit_errors_->Remove(series.fit->error);
     fit_samples_->Remove(series.fit->samples);
   }
@@ -186,6 +189,7 @@ void JobMetrics::ShowFit(std::string_view job_id, const FitRecord& fit, absl::Ti
                   .per_microbatch = cost("per_microbatch"),
                   .per_sequence = cost("per_sequence"),
                   .exchange = {},
+                  .loads = {},
                   .error = &fit_errors_->Add({{"job_id", job}}),
                   .samples = &fit_samples_->Add({{"job_id", job}})};
   }
@@ -194,6 +198,7 @@ void JobMetrics::ShowFit(std::string_view job_id, const FitRecord& fit, absl::Ti
   series.fit->per_microbatch->Set(fit.seconds_per_microbatch);
   series.fit->per_sequence->Set(fit.seconds_per_sequence);
   ShowExchange(job, fit, *series.fit);
+  ShowLoads(job, fit, *series.fit);
   series.fit->error->Set(fit.error_ratio);
   series.fit->samples->Set(static_cast<double>(fit.samples));
 }
@@ -213,6 +218,19 @@ void JobMetrics::ShowExchange(const std::string& job, const FitRecord& fit, FitS
       fitted_exchange_->Remove(size);
       size = nullptr;
     }
+  }
+}
+
+void JobMetrics::ShowLoads(const std::string& job, const FitRecord& fit, FitSeries& series) {
+  std::erase_if(series.loads, [&](const auto& load) {
+    if (fit.seconds_per_load_unit.contains(load.first)) return false;
+    fitted_loads_->Remove(load.second);
+    return true;
+  });
+  for (const auto& [name, seconds] : fit.seconds_per_load_unit) {
+    prometheus::Gauge*& load = series.loads[name];
+    if (load == nullptr) load = &fitted_loads_->Add({{"job_id", job}, {"load", name}});
+    load->Set(seconds);
   }
 }
 

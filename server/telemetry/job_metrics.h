@@ -82,6 +82,8 @@ class JobMetrics {
     prometheus::Gauge* per_sequence;
     // By ContextSizePlace; null where the fit has none.
     std::array<prometheus::Gauge*, kContextSizes> exchange;
+    // By the name of the load.
+    std::map<std::string, prometheus::Gauge*, std::less<>> loads;
     prometheus::Gauge* error;
     prometheus::Gauge* samples;
   };
@@ -120,6 +122,8 @@ class JobMetrics {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ShowExchange(const std::string& job, const FitRecord& fit, FitSeries& series)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ShowLoads(const std::string& job, const FitRecord& fit, FitSeries& series)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   std::array<prometheus::Family<prometheus::Counter>*, kCounters> counters_;
   std::array<prometheus::Family<prometheus::Histogram>*, kMeans> means_;
@@ -133,6 +137,7 @@ class JobMetrics {
   prometheus::Family<prometheus::Counter>* const expired_;
   prometheus::Family<prometheus::Gauge>* const fitted_costs_;
   prometheus::Family<prometheus::Gauge>* const fitted_exchange_;
+  prometheus::Family<prometheus::Gauge>* const fitted_loads_;
   prometheus::Family<prometheus::Gauge>* const fit_errors_;
   prometheus::Family<prometheus::Gauge>* const fit_samples_;
   std::array<prometheus::Family<prometheus::Histogram>*, kStepMeans> steps_;

@@ -77,6 +77,7 @@ constexpr const MetricDefinition* kCatalog[] = {
     &metric::kJobExpired,
     &metric::kJobFittedCost,
     &metric::kJobFittedExchange,
+    &metric::kJobFittedLoad,
     &metric::kJobFitError,
     &metric::kJobFitSamples,
     &metric::kJobMeasuredStep,

@@ -262,6 +262,11 @@ inline constexpr MetricDefinition kJobFittedExchange = {
     "What context-parallel ranks were last fitted here to exchange: seconds a token "
     "(CostModel.exchange), by size of their group as above. Absent where timings of one size alone "
     "were reported, or nothing shows that is exchanged."};
+inline constexpr MetricDefinition kJobFittedLoad = {
+    "batchplan_job_fitted_load_seconds", kGauge, "job_id, load",
+    "What was last fitted here for a unit of each load that the job's reports name: seconds; 0 "
+    "where "
+    "timings do not tell. Absent where they name none."};
 inline constexpr MetricDefinition kJobFitError = {
     "batchplan_job_fit_error_ratio", kGauge, "job_id",
     "How far the fit is typically from what was reported."};

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -114,6 +116,8 @@ struct FitRecord {
   // What ranks exchange for a token (CostModel.exchange), by ContextSizePlace; of sizes in one
   // place the largest one's. None where that was not fitted.
   std::array<std::optional<double>, kContextSizes> seconds_exchanged_per_token = {};
+  // A unit of each load, by its name.
+  std::map<std::string, double, std::less<>> seconds_per_load_unit = {};
   double error_ratio = 0;
   uint64_t samples = 0;
 };

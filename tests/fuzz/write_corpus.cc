@@ -70,7 +70,9 @@ v1::ReportStepRequest ReportRequest(uint64_t seed) {
     if (seed % 4 == 0) timing->set_mini_batch(0);
     if (seed % 5 == 0) timing->set_context_parallel(static_cast<uint32_t>(i));
     if (seed % 5 < 2) timing->set_model_share(1.0 / static_cast<double>(i));
+    if (seed % 3 == 0) timing->add_loads(256.0 * static_cast<double>(i));
   }
+  if (seed % 3 == 0) request.add_loads("patches");
   // A step of two ranks, where their slots are as many.
   request.set_data_parallel(2);
   request.set_predicted_step_time(static_cast<double>(seed % 100));

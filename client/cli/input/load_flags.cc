@@ -93,7 +93,8 @@ CLI::Option* AddLoadCostFlag(CLI::App* app, v1::CostModel* costs) {
       ->add_option_function<std::string>(
           "--load_cost", [costs](const std::string& text) { SetLoadCosts(text, costs); },
           "What a unit of each of --loads costs on top of --cost; separate: in a phase of its own, "
-          "before the rest; dealt: in one whose items are dealt to the ranks of a slot [nothing]")
+          "before the rest; dealt: in one whose items are dealt to the ranks of a slot; with "
+          "--fitted_cost 0, as costs are fitted [nothing]")
       ->type_name("LOAD=COST[:separate|:dealt],...");
 }
 

@@ -343,9 +343,7 @@ void RequestInput::AddTo(CLI::App* app, const std::set<std::string>& without) {
   AddLoadColumnsFlag(app, &columns_.loads)->needs(lengths_)->group("Input, one of");
   std::vector<CLI::Option*> flags = AddRequestFlags(app, &request_, without);
   for (CLI::Option* flag : AddExchangeFlags(app, &added_costs_)) flags.push_back(flag);
-  flags.push_back(AddLoadCostFlag(app, &added_costs_)
-                      ->excludes(app->get_option("--fitted_cost"))
-                      ->group("Algorithm"));
+  flags.push_back(AddLoadCostFlag(app, &added_costs_)->group("Algorithm"));
   if (!without.contains(kBudgetFlag)) {
     budget_ = app->get_option(kBudgetFlag);
     lengths_->needs(budget_);

@@ -127,7 +127,9 @@ std::string FitCosts(const std::string& request_json) {
     if (timing.model_share() != 0) microbatch.model_share = timing.model_share();
     if (timing.has_rank()) microbatch.rank = timing.rank();
     if (timing.has_slot()) microbatch.slot = timing.slot();
+    microbatch.loads = {timing.loads().begin(), timing.loads().end()};
   }
+  report.loads = {request.loads().begin(), request.loads().end()};
   Check(report.Validate());
   std::erase_if(report.microbatches, [](const auto& microbatch) { return microbatch.empty(); });
   if (report.microbatches.empty()) {
@@ -140,6 +142,11 @@ std::string FitCosts(const std::string& request_json) {
   response.mutable_fitted()->set_per_token_squared(costs.per_token_squared);
   response.mutable_fitted()->set_per_microbatch(costs.per_microbatch);
   response.mutable_fitted()->set_per_sequence(costs.per_sequence);
+  for (size_t i = 0; i < costs.per_unit.size(); ++i) {
+    v1::LoadCost* load = response.mutable_fitted()->add_loads();
+    load->set_load(report.loads[i]);
+    load->set_per_unit(costs.per_unit[i]);
+  }
   for (const SizeExchange& size : costs.exchange) {
     v1::Exchange* entry = response.mutable_fitted()->add_exchange();
     const bool last = &size == &costs.exchange.back();

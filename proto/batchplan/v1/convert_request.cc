@@ -405,6 +405,12 @@ std::vector<LoadCost> ReadLoadCosts(const v1::CostModel& wire) {
 }
 
 absl::Status CheckFittedStandsAlone(const v1::CostModel& model) {
+  for (int i = 0; i < model.loads_size(); ++i) {
+    if (model.loads(i).per_unit() == 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat("cost_model.fitted is set beside loads[", i,
+                                                   "].per_unit ", model.loads(i).per_unit(),
+                                                   "; what loads cost is fitted, leave it unset"));
+  }
   if (model.per_token() == 0 && model.per_token_squared() == 0 && model.per_microbatch() == 0 &&
       model.per_sequence() == 0 && model.exchange().empty() && !model.exchange_overlaps() &&
       !model.has_shape()) {

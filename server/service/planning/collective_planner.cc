@@ -164,12 +164,7 @@ RendezvousHooks CollectivePlanner::Hooks() {
                      const RendezvousHooks::Planned& planned) { Plan(request, stop, planned); },
       .retry_after = RoomAfter,
       .costs =
-          [this](const std::string& job_id) {
-            v1::PlanBatchRequest request;
-            request.set_job_id(job_id);
-            request.mutable_cost_model()->set_fitted(true);
-            return FittedCostModel(fits_, request);
-          },
+          [this](const v1::PlanBatchRequest& request) { return FittedCostModel(fits_, request); },
       .recorded =
           [this](v1::PlanBatchRequest request, const std::shared_ptr<const JoinedPlan>& joined) {
             ObserveJoinedPlan(config_.observers,

@@ -1,7 +1,10 @@
 #include "server/service/planning/job_fits.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -32,12 +35,17 @@ absl::StatusOr<JobFit> Parse(const std::string& job_id, const std::string& state
                    "; use the replicas of the version that wrote it, or another job_id"));
 }
 
-v1::CostModel WireCosts(const FittedCosts& costs) {
+v1::CostModel WireCosts(const JobFit& fit, const FittedCosts& costs) {
   v1::CostModel model;
   model.set_per_token(costs.per_token);
   model.set_per_token_squared(costs.per_token_squared);
   model.set_per_microbatch(costs.per_microbatch);
   model.set_per_sequence(costs.per_sequence);
+  for (size_t i = 0; i < costs.per_unit.size(); ++i) {
+    v1::LoadCost* load = model.add_loads();
+    load->set_load(fit.costs.load_names[i]);
+    load->set_per_unit(costs.per_unit[i]);
+  }
   // A size of which no exchange is certain costs nothing, but not for all that are larger: there
   // the last certain one stands.
   double certain = 0;
@@ -56,6 +64,47 @@ v1::CostModel WireCosts(const FittedCosts& costs) {
   return model;
 }
 
+// Whether the planner takes costs of loads. Of a request that can't be planned, which the planner
+// will say, too.
+bool TakesLoadCosts(const v1::PlanBatchRequest& request) {
+  const absl::StatusOr<ParsedRequest> parsed = ParseRequestWithoutCosts(request);
+  if (!parsed.ok()) return true;
+  const auto is_packed = [](const PassOptions& pass) { return pass.layout == Layout::kPacked; };
+  return !parsed->options.topology.dynamic_context &&
+         std::ranges::all_of(parsed->options.passes, is_packed);
+}
+
+// The loads that the request costs, in its own order, with what is fitted for them; then those
+// fitted that its manifest has, where they cost anything and it can be planned with them.
+void SetPlannedLoads(const v1::PlanBatchRequest& request, v1::CostModel& model) {
+  google::protobuf::RepeatedPtrField<v1::LoadCost> fitted;
+  fitted.Swap(model.mutable_loads());
+  const auto find = [](auto& loads, const std::string& name) {
+    return std::ranges::find(loads, name, [](const auto& load) { return load.load(); });
+  };
+  *model.mutable_loads() = request.cost_model().loads();
+  for (v1::LoadCost& own : *model.mutable_loads()) {
+    const auto found = find(fitted, own.load());
+    if (found != fitted.end()) own.set_per_unit(found->per_unit());
+  }
+  for (v1::LoadCost& load : fitted) {
+    const auto has_name = [&](const v1::Load& own) { return own.name() == load.load(); };
+    if (load.per_unit() == 0 || std::ranges::none_of(request.manifest().loads(), has_name))
+      continue;
+    if (find(request.cost_model().loads(), load.load()) != request.cost_model().loads().end())
+      continue;
+    if (!TakesLoadCosts(request)) return;
+    *model.add_loads() = std::move(load);
+  }
+}
+
+// Whether anything costs anything.
+bool HasCosts(const v1::CostModel& model) {
+  const auto costs = [](const v1::LoadCost& load) { return load.per_unit() > 0; };
+  return model.per_token() > 0 || model.per_token_squared() > 0 || model.per_microbatch() > 0 ||
+         model.per_sequence() > 0 || std::ranges::any_of(model.loads(), costs);
+}
+
 ReportedMicrobatch ReadTiming(const v1::MicrobatchTiming& timing) {
   ReportedMicrobatch microbatch = {.tokens = timing.tokens(),
                                    .tokens_squared = timing.tokens_squared(),
@@ -63,7 +112,8 @@ ReportedMicrobatch ReadTiming(const v1::MicrobatchTiming& timing) {
                                    .peak_bytes = timing.peak_bytes(),
                                    .sequences = timing.sequences(),
                                    .mini_batch = timing.mini_batch(),
-                                   .context_parallel = std::max(1U, timing.context_parallel())};
+                                   .context_parallel = std::max(1U, timing.context_parallel()),
+                                   .loads = {timing.loads().begin(), timing.loads().end()}};
   if (timing.model_share() != 0) microbatch.model_share = timing.model_share();
   if (timing.has_rank()) microbatch.rank = timing.rank();
   if (timing.has_slot()) microbatch.slot = timing.slot();
@@ -78,7 +128,8 @@ absl::StatusOr<StepReport> ReadReport(const v1::ReportStepRequest& request) {
                        .microbatches = {},
                        .predicted_milliseconds = request.predicted_step_time(),
                        .accumulated = *synchronization == Synchronization::kAccumulated,
-                       .data_parallel = request.data_parallel()};
+                       .data_parallel = request.data_parallel(),
+                       .loads = {request.loads().begin(), request.loads().end()}};
   report.microbatches.reserve(static_cast<size_t>(request.microbatches_size()));
   for (const v1::MicrobatchTiming& timing : request.microbatches()) {
     report.microbatches.push_back(ReadTiming(timing));
@@ -132,7 +183,15 @@ absl::StatusOr<v1::CostModel> FittedCostModel(JobFits* fits, const v1::PlanBatch
                      "\" ", fit->costs.samples, " micro-batches were reported, and ", kMinSamples,
                      " are needed; send ReportStep, and plan with other costs until then"));
   }
-  v1::CostModel model = WireCosts(*costs);
+  v1::CostModel model = WireCosts(*fit, *costs);
+  SetPlannedLoads(request, model);
+  if (!HasCosts(model)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cost_model.fitted is set, but of job \"", absl::CEscape(request.job_id()),
+                     "\" nothing but loads was found to cost anything, and the plan has none of "
+                     "these; give them "
+                     "in manifest.loads, or plan with other costs"));
+  }
   // Groups of a single size tell nothing of what others exchange.
   if (request.topology().has_dynamic_context() && costs->context_sizes.size() == 1) {
     SetDefaultExchange(model.per_token(), &model);
@@ -152,7 +211,7 @@ absl::StatusOr<std::optional<MeasuredStep>> ReportStep(JobFits* fits, const std:
   response->set_samples(result->fit.costs.samples);
   response->set_already_counted(!result->counted && !report->microbatches.empty());
   if (const std::optional<FittedCosts> costs = Costs(result->fit.costs)) {
-    *response->mutable_fitted() = WireCosts(*costs);
+    *response->mutable_fitted() = WireCosts(result->fit, *costs);
     for (const double size : costs->context_sizes) {
       response->add_context_sizes(static_cast<uint32_t>(size));
     }

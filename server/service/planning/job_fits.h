@@ -57,12 +57,15 @@ class JobFits {
 };
 
 // The coefficients that are fitted for request.job_id now; where the request has dynamic_context
-// and groups of a single size were reported, with the default exchange. The time of one call of the
-// store, which may block.
+// and groups of a single size were reported, with the default exchange. Its loads are those that
+// the request's cost model names, separate or dealt as there, and those of its manifest, unless the
+// request is one that is planned without costs of loads. The time of one call of the store, which
+// may block.
 //
-// InvalidArgument if the job id is empty, or if something is set beside
-// cost_model.fitted; FailedPrecondition, naming the job, its micro-batches so far and how many are
-// needed, if there are too few; JobFits' errors as they are.
+// InvalidArgument if the job id is empty, if a cost is set beside cost_model.fitted, or if the
+// job's loads alone cost anything and the plan has none of them; FailedPrecondition, naming the
+// job, its micro-batches so far and how many are needed, if there are too few; JobFits' errors as
+// they are.
 absl::StatusOr<v1::CostModel> FittedCostModel(JobFits* fits, const v1::PlanBatchRequest& request);
 
 // Counts the micro-batches of `request`, which `owner` sent, into its job's fit, and writes what is

@@ -215,6 +215,9 @@ FitRecord FitOf(const v1::ReportStepResponse& response) {
                    .seconds_per_sequence = kMillisecond * costs.per_sequence(),
                    .error_ratio = response.fit_error(),
                    .samples = response.samples()};
+  for (const v1::LoadCost& load : costs.loads()) {
+    fit.seconds_per_load_unit[load.load()] = kMillisecond * load.per_unit();
+  }
   // Without an entry for groups of one rank.
   auto exchange = costs.exchange().begin();
   for (const uint32_t ranks : response.context_sizes()) {

@@ -113,8 +113,6 @@ TEST(Usage, WrongCommandLinesAreRefusedByName) {
        "--load_cost: \"patches=2:soon\" is not a load and a number"},
       {{"plan", "--lengths", lengths, "--budget", "9", "--load_cost", "patches"},
        "--load_cost: \"patches\" is not a load and a number"},
-      {{"plan", "--lengths", lengths, "--budget", "9", "--load_cost", "a=1", "--fitted_cost"},
-       "--fitted_cost excludes --load_cost"},
       {{"plan", "--lengths", lengths, "--budget", "9", "--limit", "patches=many"},
        "--limit: \"patches=many\" is not a load and a number"},
       {{"plan", "--lengths", lengths, "--budget", "9", "--loads", "patches:parts"},

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <numeric>
@@ -14,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "batchplan/kernels.hpp"
+#include "batchplan/microbatch_loads.h"
 #include "batchplan/worker_client.h"
 #include "tests/client/cpp/requests.h"
 #include "tests/client/cpp/worker_fixture.h"
@@ -453,6 +455,44 @@ TEST_P(WorkerPlanTest, WrongFieldIsRefusedAtOnceAndTheMicrobatchNamed) {
   EXPECT_TRUE(absl::IsInvalidArgument(plan.Unpack(microbatch, many)));
   EXPECT_TRUE(absl::IsInvalidArgument(plan.GatherPerSequence(microbatch, many)));
   EXPECT_TRUE(plan.CheckErrors().ok()) << "what was refused leaves no error behind";
+}
+
+TEST_P(WorkerPlanTest, TimingsHaveTheLoadsOfTheirSequences) {
+  v1::PlanBatchRequest request = RequestFor({"", 2, 1, 40, false});
+  v1::Manifest& manifest = *request.mutable_manifest();
+  manifest.add_loads()->set_name("frames");
+  manifest.add_loads()->set_name("patches");
+  v1::LoadItems& images = *manifest.add_items();
+  images.set_load("patches");
+  for (uint32_t i = 0; i < static_cast<uint32_t>(manifest.lengths_size()); ++i) {
+    manifest.mutable_loads(0)->add_values(0.5 * i);
+    for (uint32_t image = 0; image < i % 3; ++image) {
+      images.add_sequences(i);
+      images.add_values(100 + image);
+    }
+  }
+  double frames = 0;
+  double patches = 0;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    const WorkerPlan plan = PlanOf(request, OptionsOf(rank, 0));
+    for (const WorkerMicrobatch& microbatch : plan.microbatches()) {
+      const v1::MicrobatchTiming timing =
+          plan.Timing(microbatch, 1, 0, LoadsOf(microbatch, manifest));
+      ASSERT_EQ(timing.loads_size(), 2);
+      std::array<double, 2> expected{};
+      for (const uint32_t i : microbatch.sequence_index) {
+        expected[0] += 0.5 * i;
+        expected[1] += std::array{0, 100, 201}[i % 3];
+      }
+      EXPECT_DOUBLE_EQ(timing.loads(0), expected[0]);
+      EXPECT_DOUBLE_EQ(timing.loads(1), expected[1]);
+      frames += timing.loads(0);
+      patches += timing.loads(1);
+      EXPECT_EQ(plan.Timing(microbatch, 1).loads_size(), 0);
+    }
+  }
+  EXPECT_DOUBLE_EQ(frames, 0.5 * 39 * 40 / 2);
+  EXPECT_GT(patches, 0);
 }
 
 TEST_P(WorkerPlanTest, AllMemoryIsOneBlockAndGoesWithThePlan) {

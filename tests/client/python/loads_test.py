@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import dataclasses
 import json
 import pickle
 
@@ -182,6 +183,97 @@ def test_workers_join_with_loads_of_their_own(server):
             assert dealt.sent.tolist() == expected.sent.tolist()
             assert dealt.sent_to.tolist() == expected.sent_to.tolist()
             assert dealt.received is dealt.received_from is None
+
+
+@pytest.mark.parametrize("mini_batch_size", [None, 48])
+def test_micro_batches_know_their_loads(mini_batch_size):
+    lengths, patches = images()
+    frames = numpy.arange(len(lengths), dtype=float)
+    for cost in (None, priced(batchplan.LoadCost("patches", 0.5, dealt=True))):
+        cut = {} if mini_batch_size is None else {"mini_batch_size": mini_batch_size, "shuffle": True}
+        plan = batchplan.plan(
+            lengths, loads={"frames": frames}, items={"patches": patches}, cost=cost, **cut, **OPTIONS)
+        flat = numpy.concatenate(patches)
+        total = 0.0
+        for rank in range(4):
+            for one in pickle.loads(pickle.dumps(plan)).rank(rank):
+                own = sums(patches)[one.indices].sum() if cost is None else flat[one.dealt["patches"].received].sum()
+                assert one.loads == {"frames": frames[one.indices].sum(), "patches": own}
+                assert one.timing(1.0).loads == one.loads
+                assert one.timing(1.0, loads={"patches": 3}).loads == {"patches": 3}
+                total += one.loads["patches"]
+        assert total == flat.sum()
+    assert all(one.loads == {} for one in batchplan.plan(lengths, **OPTIONS).rank(0))
+
+
+def timed(plan, ranks=4):
+    """The timings of a plan on devices that take 0.05 ms a patch, beside tokens and their squares."""
+    timings = []
+    for rank in range(ranks):
+        for one in plan.rank(rank):
+            timing = one.timing(1.0)
+            took = 0.01 * timing.tokens + 2e-6 * timing.tokens_squared + 3 + 0.05 * timing.loads["patches"]
+            timings.append(one.timing(took))
+    return timings
+
+
+def test_what_loads_cost_is_fitted_here():
+    timings = []
+    for seed in range(3):
+        lengths, patches = images(seed=seed)
+        plan = batchplan.plan(lengths, items={"patches": patches}, loads={"none": numpy.zeros(len(lengths))}, **OPTIONS)
+        timings += timed(plan)
+    fit = batchplan.fit_costs(timings)
+    found = {one.load: one.per_unit for one in fit.cost.loads}
+    assert found == {"patches": pytest.approx(0.05, rel=1e-3), "none": 0}
+    assert fit.cost.per_token == pytest.approx(0.01, rel=1e-2)
+
+
+def test_what_loads_cost_is_fitted_to_reports(server):
+    with batchplan.Client(server) as client:
+        for step in range(6):
+            lengths, patches = images(seed=step)
+            plan = client.plan(lengths, items={"patches": patches}, **OPTIONS)
+            fit = client.report_step(timed(plan), job_id="loads", step=step, plan=plan)
+        assert [one.load for one in fit.cost.loads] == ["patches"]
+        assert fit.cost.loads[0].per_unit == pytest.approx(0.05, rel=0.02)
+        fitted = client.plan(lengths, items={"patches": patches}, job_id="loads", cost="fitted", **OPTIONS)
+        here = batchplan.plan(lengths, items={"patches": patches}, cost=fit.cost, **OPTIONS)
+        assert fitted.fingerprint == here.fingerprint
+        assert fitted.metrics.predicted_step_time == pytest.approx(here.metrics.predicted_step_time)
+        # A batch without images is planned by what else was fitted.
+        client.plan(lengths, job_id="loads", cost="fitted", **OPTIONS)
+
+
+@pytest.mark.parametrize("loads, field", [
+    ([{"a": 1}, {"b": 1}], "microbatches[1].loads"),
+    ([{"a": 1}, {}], "microbatches[1].loads"),
+    ([{"a": "1"}], "microbatches[0].loads[0]"),
+    ([{"a": -1}], "microbatches[0].loads[0]"),
+    ([{"a": 1, "b": float("nan")}], "microbatches[0].loads[1]"),
+    ([{"a": 1, "b": 1e31}], "microbatches[0].loads[1]"),
+    ([{"a" * 65: 1}], "loads[0]"),
+    ([{"": 1}], "loads[0]"),
+    ([{3: 1}], "loads[0]"),
+    ([{str(place): 1 for place in range(9)}], "loads"),
+    ([[1]], "microbatches[0].loads"),
+])
+def test_wrong_loads_of_timings_are_named(loads, field):
+    timings = [batchplan.MicroBatchTiming(8, 64, 1.0, loads=one) for one in loads]
+    with pytest.raises(batchplan.InvalidRequest) as caught:
+        batchplan.fit_costs(timings)
+    assert caught.value.field == field
+
+
+def test_loads_of_timings_may_stand_in_any_order():
+    timings = [
+        batchplan.MicroBatchTiming(
+            8 * n, 64 * n, 1.0 + n, loads=dict(sorted({"a": n, "b": 2.0}.items(), reverse=n % 2)))
+        for n in range(1, 20)]
+    ordered = [dataclasses.replace(one, loads={"a": one.loads["a"], "b": one.loads["b"]}) for one in timings]
+    found, same = (
+        {one.load: one.per_unit for one in batchplan.fit_costs(given).cost.loads} for given in (timings, ordered))
+    assert found == same and found.keys() == {"a", "b"}
 
 
 def test_workers_with_other_loads_are_named(server):

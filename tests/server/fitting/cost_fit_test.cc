@@ -97,8 +97,8 @@ TEST(CostFitTest, ItIsAsGoodAsLeastSquaresThatKnowTheStragglers) {
   models.push_back(
       {.per_token = 0.01, .per_token_squared = 0.01 / 8 * kSquareShare, .per_microbatch = 30});
   for (const TrueCosts& truth : models) {
-    Quadruple squares{};
-    Quadruple squares_knowing{};
+    PerColumn squares{};
+    PerColumn squares_knowing{};
     for (const uint64_t seed : testing::Seeds(30)) {
       RandomStream random(seed);
       CostFit fit;
@@ -111,8 +111,8 @@ TEST(CostFitTest, ItIsAsGoodAsLeastSquaresThatKnowTheStragglers) {
         knowing.Add({sample.tokens / unit, sample.tokens_squared / unit, 1 / unit, 0},
                     sample.milliseconds / unit, 1);
       }
-      const Quadruple solution = knowing.Solve(kWithoutSequences).value();
-      const Quadruple expected = {truth.per_token, truth.per_token_squared, truth.per_microbatch};
+      const PerColumn solution = knowing.Solve(kWithoutSequences).value();
+      const PerColumn expected = {truth.per_token, truth.per_token_squared, truth.per_microbatch};
       for (size_t j = 0; j < 3; ++j) {
         squares[j] += std::pow(fit.model.coefficients[j] / expected[j] - 1, 2);
         squares_knowing[j] += std::pow(solution[j] / expected[j] - 1, 2);

@@ -26,6 +26,7 @@ using testing::RandomReport;
 using testing::RandomReportOfGroups;
 using testing::RandomStream;
 using testing::TrueCosts;
+using testing::WithLoads;
 
 TEST(FitStateTest, AFitComesBackAsItWas) {
   for (const uint64_t seed : testing::Seeds(100)) {
@@ -47,6 +48,8 @@ TEST(FitStateTest, WhateverIsReportedComesBack) {
     const double most_octaves = random.OneOf<double>({0, 8, 31.9});
     const std::vector<uint32_t> groups =
         random.OneOf<std::vector<uint32_t>>({{1}, {1, kMaxReportedContextParallel}});
+    std::vector<std::string> names(random.OneOf<size_t>({0, 0, 1, kMaxReportedLoads}));
+    for (size_t i = 0; i < names.size(); ++i) names[i] = std::string(kMaxReportedLoadName, 'a' + i);
     JobFit fit;
     for (uint64_t step = 0; step < 200; ++step) {
       const auto tokens = static_cast<uint64_t>(testing::LogUniform(random, 0, most_octaves));
@@ -61,6 +64,11 @@ TEST(FitStateTest, WhateverIsReportedComesBack) {
       report.microbatches[0].model_share = random.OneOf<double>(
           {1, 1.01 * report.microbatches[0].milliseconds / kMaxReportedMilliseconds});
       if (!random.Chance(says_percent)) report.microbatches[0].sequences = 0;
+      report.loads = names;
+      report.microbatches[0].loads.resize(names.size());
+      for (double& load : report.microbatches[0].loads) {
+        load = random.OneOf<double>({0, kMinReportedLoad, kMaxReportedLoad});
+      }
       ASSERT_TRUE(report.Validate().ok()) << report.Validate();
       AddReport(report, fit);
       const absl::StatusOr<JobFit> parsed = ParseFit(SerializeFit(fit));
@@ -75,8 +83,14 @@ TEST(FitStateTest, AFitThatWasStoredGoesOnAsIfItHadNotBeen) {
   JobFit kept;
   JobFit stored;
   for (uint64_t step = 0; step < 200; ++step) {
-    // From the 50th step on all workers say their sequences, but for one of the 150th.
-    const StepReport report = RandomReport(random, step, step >= 50 && step != 150);
+    // From the 50th step on all workers say their sequences, but for one of the 150th; loads come
+    // with the 100th, others with the 170th.
+    StepReport report = RandomReport(random, step, step >= 50 && step != 150);
+    if (step >= 170) {
+      report = WithLoads(random, report, {"frames"});
+    } else if (step >= 100) {
+      report = WithLoads(random, report, {"patches", "frames"});
+    }
     AddReport(report, kept);
     stored = *ParseFit(SerializeFit(stored));
     AddReport(report, stored);
@@ -86,6 +100,8 @@ TEST(FitStateTest, AFitThatWasStoredGoesOnAsIfItHadNotBeen) {
 
 TEST(FitStateTest, TheLargestStateKeepsItsBound) {
   JobFit fit;
+  std::vector<std::string> names(kMaxReportedLoads);
+  for (size_t i = 0; i < names.size(); ++i) names[i] = std::string(kMaxReportedLoadName, 'a' + i);
   for (uint64_t step = 0; step < 3 * kPeakGeneration; ++step) {
     const uint64_t tokens = (step * 7919 + 1) % 4000000 + 1;
     AddReport({.step = step,
@@ -94,9 +110,13 @@ TEST(FitStateTest, TheLargestStateKeepsItsBound) {
                                  .milliseconds = 1,
                                  .peak_bytes = tokens,
                                  .sequences = 1,
-                                 .context_parallel = 1U << step % 8}}},
+                                 .context_parallel = 1U << step % 8,
+                                 .loads = std::vector<double>(names.size(), 1)}},
+               .loads = names},
               fit);
   }
+  EXPECT_TRUE(fit.costs.loads_in_sums);
+  EXPECT_EQ(fit.costs.sizes.size(), kMaxContextSizes);
   EXPECT_EQ(fit.costs.recent.size(), kRecentSamples);
   EXPECT_EQ(fit.memory.current.size(), kPeakClasses);
   EXPECT_EQ(fit.memory.previous.size(), kPeakClasses);
@@ -149,6 +169,23 @@ TEST(FitStateTest, WithoutGroupsAFitIsWrittenAsBefore) {
     AddReport(RandomReport(random, step), fit);
   }
   EXPECT_EQ(SerializeFit(fit)[4], 1);
+}
+
+TEST(FitStateTest, WithoutLoadsAFitIsWrittenAsBefore) {
+  RandomStream random(7);
+  JobFit fit;
+  uint64_t step = 0;
+  for (; step < 30; ++step) AddReport(RandomReport(random, step), fit);
+  EXPECT_EQ(SerializeFit(fit)[4], 1);
+  for (; step < 100; ++step) {
+    AddReport(WithLoads(random, RandomReport(random, step), {"patches", "frames"}), fit);
+  }
+  EXPECT_EQ(SerializeFit(fit)[4], 5);
+  EXPECT_TRUE(fit.costs.loads_in_sums);
+  EXPECT_EQ(*ParseFit(SerializeFit(fit)), fit);
+  AddReport(RandomReport(random, step), fit);
+  EXPECT_EQ(SerializeFit(fit)[4], 1);
+  EXPECT_EQ(*ParseFit(SerializeFit(fit)), fit);
 }
 
 // A job on groups of 8 ranks, whose workers did not say so before: its costs by the token were an
@@ -219,7 +256,7 @@ TEST(FitStateTest, BytesThatNoFitHasDoNoHarm) {
     JobFit fit = RandomFit(random);
     const std::vector<double> values = {
         std::nan(""), -1, 0, 1, 1e300, std::numeric_limits<double>::infinity()};
-    switch (random.Between(0, 9)) {
+    switch (random.Between(0, 12)) {
       case 0:
         fit.costs.sums.weight = random.OneOf(values);
         break;
@@ -247,6 +284,15 @@ TEST(FitStateTest, BytesThatNoFitHasDoNoHarm) {
       case 8:
         if (!fit.costs.recent.empty()) fit.costs.recent[0].sequences = random.OneOf(values);
         break;
+      case 9:
+        fit.costs.sums.matrix[kFirstLoad][kFirstLoad] = random.OneOf(values);
+        break;
+      case 10:
+        fit.costs.with_loads = random.Between(0, 100);
+        break;
+      case 11:
+        if (!fit.costs.recent.empty()) fit.costs.recent.back().loads = {random.OneOf(values)};
+        break;
       default:
         fit.costs.model.scale = random.OneOf(values);
     }
@@ -265,7 +311,7 @@ TEST(FitStateTest, BytesThatNoFitHasDoNoHarm) {
   EXPECT_GT(refused, testing::Cases(200) / 5);
 }
 
-// What a fit of reports that all say their sequences becomes when it is tampered with.
+// What a fit of reports that all say their sequences and loads becomes when it is tampered with.
 struct ForgedFit {
   std::string name;
   std::function<void(JobFit&)> make;
@@ -276,7 +322,9 @@ class ForgedFitTest : public ::testing::TestWithParam<ForgedFit> {};
 TEST_P(ForgedFitTest, IsRefused) {
   RandomStream random(5);
   JobFit fit;
-  for (uint64_t step = 0; step < 60; ++step) AddReport(RandomReport(random, step, true), fit);
+  for (uint64_t step = 0; step < 60; ++step) {
+    AddReport(WithLoads(random, RandomReport(random, step, true), {"patches", "frames"}), fit);
+  }
   ASSERT_EQ(fit.costs.recent.size(), kRecentSamples);
   ASSERT_GT(fit.costs.sums.weight, 0);
   ASSERT_TRUE(ParseFit(SerializeFit(fit)).ok());
@@ -307,6 +355,23 @@ INSTANTIATE_TEST_SUITE_P(
                     fit.costs.recent[0].sequences = 0;
                     fit.costs.said = kRecentSamples - 1;
                     fit.costs.sums.matrix[3][3] = 1;
+                  }},
+        ForgedFit{"ALoadBeyondAll", [](auto& fit) { fit.costs.recent[3].loads[1] = 1e31; }},
+        ForgedFit{"ALoadBelowZero", [](auto& fit) { fit.costs.recent[3].loads[1] = -1; }},
+        ForgedFit{"ALoadWithoutAName", [](auto& fit) { fit.costs.recent[3].loads.push_back(1); }},
+        ForgedFit{"ASampleWithoutLoadsThatAreFitted",
+                  [](auto& fit) {
+                    fit.costs.recent[0].loads.clear();
+                    fit.costs.with_loads = kRecentSamples - 1;
+                  }},
+        ForgedFit{"MoreWithLoadsThanThereWere",
+                  [](auto& fit) { fit.costs.with_loads = fit.costs.samples + 1; }},
+        ForgedFit{"SumsOfLoadsThatAreInNone", [](auto& fit) { fit.costs.loads_in_sums = false; }},
+        ForgedFit{"TwoLoadsOfOneName", [](auto& fit) { fit.costs.load_names[1] = "patches"; }},
+        ForgedFit{"ALoadOfNoName", [](auto& fit) { fit.costs.load_names[0].clear(); }},
+        ForgedFit{"ALoadOfALongName",
+                  [](auto& fit) {
+                    fit.costs.load_names[0] = std::string(kMaxReportedLoadName + 1, 'a');
                   }},
         ForgedFit{"ACoefficientBelowZero", [](auto& fit) { fit.costs.model.coefficients[1] = -1; }},
         ForgedFit{"ACoefficientWithoutEnd",
@@ -395,10 +460,10 @@ TEST(FitStateTest, CostsOfNoSamplesAreRefused) {
 
 TEST(FitStateTest, AnotherVersionIsRefusedAsSuch) {
   std::string state = SerializeFit({});
-  state[4] = 5;
+  state[4] = 6;
   const absl::Status status = ParseFit(state).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("version 5"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("version 6"));
 }
 
 }  // namespace

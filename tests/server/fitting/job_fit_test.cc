@@ -24,6 +24,7 @@ using testing::RandomReport;
 using testing::RandomReportOfGroups;
 using testing::RandomStream;
 using testing::TrueCosts;
+using testing::WithLoads;
 
 TEST(JobFitTest, AReportSentAgainIsNotCountedAgain) {
   RandomStream random(1);
@@ -54,7 +55,14 @@ TEST(JobFitTest, OtherTimesOrAnotherStepAreAnotherReport) {
   EXPECT_TRUE(AddReport(report, fit));
   report.microbatches[0].model_share = 0.5;
   EXPECT_TRUE(AddReport(report, fit));
-  EXPECT_EQ(fit.costs.samples, 6 * report.microbatches.size());
+  report = WithLoads(random, report, {"patches"});
+  EXPECT_TRUE(AddReport(report, fit));
+  report.loads = {"frames"};
+  EXPECT_TRUE(AddReport(report, fit));
+  report.microbatches[0].loads[0] += 1;
+  EXPECT_TRUE(AddReport(report, fit));
+  EXPECT_FALSE(AddReport(report, fit));
+  EXPECT_EQ(fit.costs.samples, 9 * report.microbatches.size());
 }
 
 TEST(JobFitTest, EmptyMicrobatchesAreNotFitted) {
@@ -66,6 +74,48 @@ TEST(JobFitTest, EmptyMicrobatchesAreNotFitted) {
   EXPECT_TRUE(report.Validate().ok());
   EXPECT_TRUE(AddReport(report, fit));
   EXPECT_EQ(fit.costs.samples, samples);
+}
+
+TEST(JobFitTest, LoadsMayStandInAnyOrder) {
+  RandomStream random(3);
+  JobFit ordered;
+  JobFit shuffled;
+  for (uint64_t step = 0; step < 60; ++step) {
+    const StepReport report =
+        WithLoads(random, RandomReport(random, step), {"patches", "frames", "logits"});
+    StepReport other = report;
+    if (step > 0) {
+      other.loads = {"logits", "patches", "frames"};
+      for (ReportedMicrobatch& one : other.microbatches) {
+        one.loads = {one.loads[2], one.loads[0], one.loads[1]};
+      }
+    }
+    AddReport(report, ordered);
+    AddReport(other, shuffled);
+  }
+  EXPECT_EQ(ordered.costs, shuffled.costs);
+  EXPECT_NEAR(Costs(ordered.costs)->per_unit[0], 0.02, 0.01);
+}
+
+// A report without anything to fit says nothing of loads.
+TEST(JobFitTest, OtherLoadsEndTheCostsOfThoseBefore) {
+  RandomStream random(4);
+  JobFit fit;
+  uint64_t step = 0;
+  for (; step < 60; ++step) {
+    AddReport(WithLoads(random, RandomReport(random, step), {"patches"}), fit);
+  }
+  EXPECT_NEAR(Costs(fit.costs)->per_unit[0], 0.02, 0.002);
+  const StepReport empty = {.step = step++,
+                            .microbatches = {{.milliseconds = 3, .rank = 0, .slot = 9}}};
+  EXPECT_TRUE(AddReport(empty, fit));
+  EXPECT_NEAR(Costs(fit.costs)->per_unit[0], 0.02, 0.002);
+
+  AddReport(WithLoads(random, RandomReport(random, step++), {"images"}), fit);
+  EXPECT_EQ(fit.costs.load_names, std::vector<std::string>({"images"}));
+  EXPECT_EQ(Costs(fit.costs)->per_unit, std::vector<double>({0}));
+  AddReport(RandomReport(random, step), fit);
+  EXPECT_EQ(Costs(fit.costs)->per_unit, std::vector<double>());
 }
 
 // What a worker times on one stage, of a group, is made what the whole model takes on one rank.
@@ -235,6 +285,45 @@ INSTANTIATE_TEST_SUITE_P(
         WrongReport{"MoreSequencesThanTokens",
                     [](auto& report) { report.microbatches[1].sequences = 9; },
                     AllOf(HasSubstr("microbatches[1].sequences is 9"), HasSubstr("its tokens, 8"))},
+        WrongReport{"TooManyLoads", [](auto& report) { report.loads.resize(9, "patches"); },
+                    HasSubstr("loads has 9 names; the limit is 8")},
+        WrongReport{"ALoadOfNoName", [](auto& report) { report.loads = {"patches", ""}; },
+                    HasSubstr("loads[1] has 0 bytes; it must have 1 to 64")},
+        WrongReport{"ALoadOfALongName",
+                    [](auto& report) { report.loads = {std::string(65, 'a')}; },
+                    HasSubstr("loads[0] has 65 bytes; it must have 1 to 64")},
+        WrongReport{"ALoadOfANameThatIsNotSeen", [](auto& report) { report.loads = {"a\n"}; },
+                    AllOf(HasSubstr("loads[0]"), HasSubstr("has U+000A"))},
+        WrongReport{"TwoLoadsOfOneName",
+                    [](auto& report) { report.loads = {"patches", "frames", "patches"}; },
+                    HasSubstr("loads[2] is \"patches\", which an earlier one is")},
+        WrongReport{"LoadsThatAreNotSaid", [](auto& report) { report.loads = {"patches"}; },
+                    HasSubstr("microbatches[0].loads has 0 sums, but loads has 1 names")},
+        WrongReport{"LoadsWithoutNames",
+                    [](auto& report) {
+                      report.microbatches[1].loads = {1, 2};
+                    },
+                    HasSubstr("microbatches[1].loads has 2 sums, but loads has 0 names")},
+        WrongReport{"ALoadBelowZero",
+                    [](auto& report) {
+                      report.loads = {"patches"};
+                      report.microbatches[0].loads = {0};
+                      report.microbatches[1].loads = {-1};
+                    },
+                    AllOf(HasSubstr("microbatches[1].loads[0] is -1; it must be 0, or between"),
+                          HasSubstr("1e-20 and 1e+30"))},
+        WrongReport{"ALoadWithoutEnd",
+                    [](auto& report) {
+                      report.loads = {"patches"};
+                      report.microbatches[0].loads = {std::numeric_limits<double>::infinity()};
+                    },
+                    HasSubstr("microbatches[0].loads[0] is inf")},
+        WrongReport{"ALoadThatIsNoNumber",
+                    [](auto& report) {
+                      report.loads = {"patches"};
+                      report.microbatches[0].loads = {std::nan("")};
+                    },
+                    HasSubstr("microbatches[0].loads[0] is nan")},
         WrongReport{"TooManyMicrobatches",
                     [](auto& report) {
                       report.microbatches.resize(kMaxReportedMicrobatches + 1,

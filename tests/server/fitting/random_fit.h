@@ -3,7 +3,11 @@
 #ifndef BATCHPLAN_TESTS_SERVER_FITTING_RANDOM_FIT_H_
 #define BATCHPLAN_TESTS_SERVER_FITTING_RANDOM_FIT_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "server/fitting/job_fit.h"
 #include "tests/server/fitting/timings.h"
@@ -54,18 +58,41 @@ inline StepReport RandomReportOfGroups(RandomStream& random, uint64_t step, bool
   return report;
 }
 
+// The same report, with loads of these names in micro-batches that take longer for them: in every
+// second one, 0.02 ms a unit.
+inline StepReport WithLoads(RandomStream& random, StepReport report,
+                            const std::vector<std::string>& names) {
+  report.loads = names;
+  for (ReportedMicrobatch& one : report.microbatches) {
+    one.loads.assign(names.size(), 0);
+    if (random.Chance(50)) continue;
+    for (double& load : one.loads) {
+      load = static_cast<double>(random.Between(1, 10000));
+      one.milliseconds += 0.02 * load / one.context_parallel * one.model_share;
+    }
+  }
+  return report;
+}
+
 // After 0 .. 60 reports, of workers none of which or nearly all of which say their sequences, and
-// in some jobs of context-parallel groups.
+// in some jobs of context-parallel groups, or with one to eight loads, whose names may change.
 inline JobFit RandomFit(RandomStream& random) {
   JobFit fit;
   const uint64_t reports = random.Between(0, 60);
   const uint32_t says_percent = random.OneOf<uint32_t>({0, 95, 100});
   const uint32_t groups_percent = random.OneOf<uint32_t>({0, 0, 50, 100});
+  const size_t most_loads = random.OneOf<size_t>({0, 0, 1, kMaxReportedLoads});
+  std::vector<std::string> names;
   for (uint64_t step = 0; step < reports; ++step) {
     const bool says = random.Chance(says_percent);
-    AddReport(random.Chance(groups_percent) ? RandomReportOfGroups(random, step, says)
-                                            : RandomReport(random, step, says),
-              fit);
+    StepReport report = random.Chance(groups_percent) ? RandomReportOfGroups(random, step, says)
+                                                      : RandomReport(random, step, says);
+    if (step == 0 || random.Chance(1)) {
+      names.clear();
+      for (size_t i = random.Between(0, most_loads); i > 0; --i) names.push_back(std::to_string(i));
+    }
+    if (!names.empty()) report = WithLoads(random, std::move(report), names);
+    AddReport(report, fit);
   }
   return fit;
 }

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <vector>
 
 #include "server/fitting/robust_fit.h"
 #include "tests/support/generators.h"
@@ -21,14 +23,22 @@ struct TrueCosts {
   double per_sequence = 0;
   // Of a token that another rank of the group holds, by size of the group.
   std::map<double, double> exchange = {};
+  // Of each load.
+  std::vector<double> per_unit = {};
 
   double OfExchange(const TimingSample& sample) const {
     const auto size = exchange.find(sample.context_parallel);
     if (size == exchange.end()) return 0;
     return size->second * sample.tokens * (1 - 1 / sample.context_parallel);
   }
+  double OfLoads(const TimingSample& sample) const {
+    double sum = 0;
+    for (size_t i = 0; i < per_unit.size(); ++i) sum += per_unit[i] * sample.loads[i];
+    return sum;
+  }
   double Of(const TimingSample& sample) const {
-    return (per_token * sample.tokens + per_token_squared * sample.tokens_squared) /
+    return (per_token * sample.tokens + per_token_squared * sample.tokens_squared +
+            OfLoads(sample)) /
                sample.context_parallel +
            per_microbatch + per_sequence * sample.sequences + OfExchange(sample);
   }
@@ -73,6 +83,16 @@ inline TimingSample VariedMicrobatch(RandomStream& random) {
 inline TimingSample CommonMicrobatch(RandomStream& random) {
   const double budget = LogUniform(random, 10, 15);
   return Microbatch(random, budget, LogUniform(random, 7, 13));
+}
+
+// A common micro-batch with two loads: patches of 0 .. 12 images of 1024 patches each, and 0 .. 4
+// seconds of sound of 50 frames each; in so many of a hundred neither.
+inline TimingSample MultimodalMicrobatch(RandomStream& random, uint32_t text_percent = 25) {
+  TimingSample sample = CommonMicrobatch(random);
+  sample.loads = {1024.0 * static_cast<double>(random.Between(0, 12)),
+                  50.0 * static_cast<double>(random.Between(0, 4))};
+  if (random.Chance(text_percent)) sample.loads = {0, 0};
+  return sample;
 }
 
 // The sample with the time it takes.

@@ -116,7 +116,7 @@ TEST(RendezvousThreadsTest, ManyStepsJoinedAndCancelledByManyThreadsAtTwoReplica
           planned(response);
         });
   };
-  hooks.costs = [&fits](const std::string&) -> absl::StatusOr<v1::CostModel> {
+  hooks.costs = [&fits](const v1::PlanBatchRequest&) -> absl::StatusOr<v1::CostModel> {
     v1::CostModel costs;
     costs.set_per_token(++fits);
     return costs;

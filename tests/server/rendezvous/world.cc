@@ -107,8 +107,8 @@ std::unique_ptr<World::Replica> World::MakeReplica(size_t index) {
                      RendezvousHooks::Planned planned) {
     raw->plans.push_back({std::move(request), std::move(stop), std::move(planned)});
   };
-  hooks.costs = [this](const std::string& job_id) -> absl::StatusOr<v1::CostModel> {
-    EXPECT_EQ(job_id, key_.job_id);
+  hooks.costs = [this](const v1::PlanBatchRequest& request) -> absl::StatusOr<v1::CostModel> {
+    EXPECT_EQ(request.job_id(), key_.job_id);
     v1::CostModel costs;
     costs.set_per_token(++fits_);
     return costs;

@@ -339,6 +339,29 @@ TEST(MetricsTest, ExchangeIsShownOfTheSizesThatTheFitHasNow) {
   EXPECT_THAT(Text(metrics), Not(HasSubstr("grpo")));
 }
 
+TEST(MetricsTest, LoadsAreShownThatTheFitHasNow) {
+  Metrics metrics("1", {.max_labels = 1});
+  const absl::Time start = absl::FromUnixSeconds(1'000'000);
+  FitRecord fit;
+  metrics.RecordJobFit("grpo", fit, start);
+  EXPECT_THAT(Text(metrics), Not(HasSubstr("batchplan_job_fitted_load_seconds{")));
+  fit.seconds_per_load_unit = {{"patches", 0.5}, {"frames", 0}};
+  metrics.RecordJobFit("grpo", fit, start);
+  const std::string load = "batchplan_job_fitted_load_seconds{job_id=\"grpo\",load=";
+  std::string text = Text(metrics);
+  EXPECT_THAT(text, HasSubstr(load + "\"patches\"} 0.5\n"));
+  EXPECT_THAT(text, HasSubstr(load + "\"frames\"} 0\n"));
+
+  fit.seconds_per_load_unit = {{"patches", 0.25}};
+  metrics.RecordJobFit("grpo", fit, start);
+  text = Text(metrics);
+  EXPECT_THAT(text, HasSubstr(load + "\"patches\"} 0.25\n"));
+  EXPECT_THAT(text, Not(HasSubstr(load + "\"frames\"")));
+
+  metrics.RecordJobError("dpo", start + absl::Hours(2));
+  EXPECT_THAT(Text(metrics), Not(HasSubstr("grpo")));
+}
+
 TEST(MetricsTest, GroupsAreCountedBySize) {
   Metrics metrics("1", {.max_labels = 2});
   const absl::Time start = absl::FromUnixSeconds(1'000'000);
@@ -431,6 +454,7 @@ TEST(MetricsTest, TheCatalogIsWhatIsExported) {
                      absl::UnixEpoch());
   FitRecord fit;
   fit.seconds_exchanged_per_token.fill(1);
+  fit.seconds_per_load_unit = {{"patches", 1}};
   metrics.RecordJobFit("grpo", fit, absl::UnixEpoch());
   metrics.RecordJobStep("grpo", {.measured_seconds = 1}, absl::UnixEpoch());
   metrics.SetCertificateExpiry(absl::UnixEpoch());

@@ -194,9 +194,10 @@ class WorkerPlan {
   // so does not count for the fit.
   // `milliseconds`: its forward and backward on this rank, without waiting for others;
   // `peak_bytes`: of device memory, the allocator's counter reset before it, 0 where it was not
-  // measured. The place is that in the whole plan: of one rank's slice, set its rank.
+  // measured; `loads`: what it computed of each load that the report names, in its order
+  // (microbatch_loads.h). The place is that in the whole plan: of one rank's slice, set its rank.
   v1::MicrobatchTiming Timing(const WorkerMicrobatch& microbatch, double milliseconds,
-                              uint64_t peak_bytes = 0) const;
+                              uint64_t peak_bytes = 0, absl::Span<const double> loads = {}) const;
 
   // Waits for the stream, returns the first error that was found in the backend's memory since the
   // plan was made or CheckErrors last called, and forgets it.

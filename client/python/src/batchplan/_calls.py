@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from numpy.typing import ArrayLike
@@ -15,7 +15,7 @@ from batchplan._checks import members, number, seconds, text, whole
 from batchplan._errors import InvalidRequest
 from batchplan._local import plan_request
 from batchplan._measured import MicroBatchTiming
-from batchplan._options import CostModel, PlanOptions, enum, without_none
+from batchplan._options import CostModel, LoadCost, PlanOptions, enum, without_none
 from batchplan._micro_batch import common_share
 from batchplan._plan import PassPlan, Plan
 from batchplan._request import Request, to_json
@@ -77,6 +77,7 @@ def plan_call(
             request_json,
             _BY_SERVER,
             item_sequences=request.item_sequences,
+            loads=request.load_values,
         ),
         None if needs_server else lambda seconds, stop: plan_request(request, seconds, stop),
     )
@@ -146,7 +147,7 @@ def report_call(
     fields: dict[str, Any] = {
         "job_id": text("job_id", job_id),
         "step": str(whole("step", step)),
-        "microbatches": _timings(_measured_by(microbatches, plan)),
+        **_timings(_measured_by(microbatches, plan)),
         "memory_limit_bytes": str(whole("memory_limit_bytes", memory_limit_bytes)),
         **_planned(plan),
     }
@@ -225,11 +226,30 @@ def fit_costs(microbatches: Sequence[MicroBatchTiming]) -> Fit:
         InvalidRequest: there are none, or a timing is outside the limits of report_step.
     """
     timings = members("microbatches", microbatches, MicroBatchTiming)
-    return _read_fit(_core.fit_costs(to_json({"microbatches": _timings(timings)})))
+    return _read_fit(_core.fit_costs(to_json(_timings(timings))))
 
 
-def _timings(timings: list[MicroBatchTiming]) -> list[dict[str, Any]]:
-    return [one.to_dict(place) for place, one in enumerate(timings)]
+def _timings(timings: list[MicroBatchTiming]) -> dict[str, Any]:
+    """The timings of a report, and the names of their loads, in the order of the first one's."""
+    for place, timing in enumerate(timings):
+        if not isinstance(timing.loads, Mapping):
+            raise InvalidRequest(
+                f"microbatches[{place}].loads is {timing.loads!r}; must be a mapping by name of the load"
+            )
+    names = list(timings[0].loads) if timings else []
+    ordered = []
+    for place, timing in enumerate(timings):
+        if timing.loads.keys() != set(names):
+            others, own = (sorted(map(str, one)) or "none" for one in (timing.loads, names))
+            raise InvalidRequest(
+                f"microbatches[{place}].loads has {others}; microbatches[0].loads has {own}, and all must have "
+                "the same"
+            )
+        ordered.append(dataclasses.replace(timing, loads={name: timing.loads[name] for name in names}))
+    return without_none(
+        microbatches=[one.to_dict(place) for place, one in enumerate(ordered)],
+        loads=[text(f"loads[{place}]", name) for place, name in enumerate(names)] or None,
+    )
 
 
 def _read_fit(answer: str) -> Fit:
@@ -243,6 +263,7 @@ def _read_fit(answer: str) -> Fit:
             fitted["perMicrobatch"],
             per_sequence=fitted["perSequence"],
             exchange=tuple((one["upToSize"], one["perToken"]) for one in fitted["exchange"]),
+            loads=tuple(LoadCost(one["load"], one["perUnit"]) for one in fitted["loads"]),
         ),
         error=fields["fitError"],
         samples=int(fields["samples"]),

@@ -46,4 +46,10 @@ def plan_request(
         seconds=seconds,
         stop=stop,
     )
-    return Plan(planned, request_json, "in process", item_sequences=request.item_sequences)
+    return Plan(
+        planned,
+        request_json,
+        "in process",
+        item_sequences=request.item_sequences,
+        loads=request.load_values,
+    )

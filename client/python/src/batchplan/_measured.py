@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy
@@ -41,6 +41,9 @@ class MicroBatchTiming:
     # it are alike, else 1.
     context_parallel: int = 0
     model_share: float = 0.0
+    # Sums of what it computed of each load of the plan, by name: of all timings of a report the same names. What a
+    # unit of each costs is then fitted too.
+    loads: Mapping[str, float] = dataclasses.field(default_factory=dict, hash=False)
 
     def to_dict(self, place: int = 0) -> dict[str, Any]:
         """The timing as the wire contract has it; errors name it by its place among others."""
@@ -48,6 +51,7 @@ class MicroBatchTiming:
         places = {"rank": self.rank, "slot": self.slot, "mini_batch": self.mini_batch}
         context_parallel = whole(f"{own}.context_parallel", self.context_parallel)
         model_share = number(f"{own}.model_share", self.model_share)
+        loads = [number(f"{own}.loads[{at}]", one) for at, one in enumerate(self.loads.values())]
         return {
             "tokens": whole(f"{own}.tokens", self.tokens),
             "tokens_squared": whole(f"{own}.tokens_squared", self.tokens_squared),
@@ -58,6 +62,7 @@ class MicroBatchTiming:
             # 1 is what missing ones are read as, also by servers that know neither.
             **({} if context_parallel == 1 else {"context_parallel": context_parallel}),
             **({} if model_share == 1 else {"model_share": model_share}),
+            **({"loads": loads} if loads else {}),
         }
 
 

@@ -72,6 +72,9 @@ class MicroBatch:
     shared_tokens: Uint32s | None = None
     # Of each dealt load, by name, the items to send and to compute.
     dealt: Mapping[str, DealtItems] = dataclasses.field(default_factory=dict)
+    # Of each load of the batch, by name, what the micro-batch has: the sum over its sequences, of a dealt load
+    # over the items that the rank computes. Empty where workers joined, none of which knows the others' loads.
+    loads: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     __setstate__ = restore_read_only
 
@@ -112,7 +115,12 @@ class MicroBatch:
         return int(self.lengths.max(initial=0))
 
     def timing(
-        self, milliseconds: float, peak_bytes: int = 0, *, stage: int | None = None
+        self,
+        milliseconds: float,
+        peak_bytes: int = 0,
+        *,
+        stage: int | None = None,
+        loads: Mapping[str, float] | None = None,
     ) -> MicroBatchTiming:
         """What it took, with its tokens, its place, and the ranks and the part of the model that it was
         timed on, for report_step and Plan.compare.
@@ -121,6 +129,7 @@ class MicroBatch:
             milliseconds: of its forward and backward, without waiting for other ranks.
             peak_bytes: of device memory, the allocator's counter reset before it; 0: not measured.
             stage: of the pipeline, whose time it is; may be None where stages take equal parts.
+            loads: what it computed of each load, by name; None: `loads`, what the plan says.
 
         Raises:
             ValueError: there is no such stage, it has no part of the model, or it must be given.
@@ -143,6 +152,7 @@ class MicroBatch:
             mini_batch=self.mini_batch,
             context_parallel=self.context_parallel,
             model_share=_share_of(self.stage_shares, stage),
+            loads=dict(self.loads if loads is None else loads),
         )
 
     def __len__(self) -> int:

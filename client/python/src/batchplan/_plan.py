@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from batchplan import _core
 from batchplan._dealt import Dealing
 from batchplan._errors import Error
+from batchplan._loads import NO_LOADS, LoadValues
 from batchplan._measured import Comparison, MicroBatchTiming, compare, milliseconds
 from batchplan._micro_batch import MicroBatch, Uint32s, restore_read_only
 
@@ -163,6 +164,7 @@ class PassPlan:
         ranks: range,
         is_slice: bool,
         item_sequences: Mapping[str, Uint32s],
+        loads: LoadValues,
     ) -> None:
         self.name: str = head["name"]
         self.sequence_index = planned.sequence_index(place)
@@ -209,6 +211,7 @@ class PassPlan:
         self._ranks = ranks
         self._is_slice = is_slice
         self._item_sequences = item_sequences
+        self._loads = loads
         for load, own in self.item_ranks.items():
             entries = len(item_sequences.get(load, ()))
             if len(own) != entries:
@@ -284,6 +287,7 @@ class PassPlan:
         size = self.context_parallel
         if self.is_dynamic:
             size = int(self.context_sizes[place])
+        dealt = {name: one.of(place) for name, one in self._dealings.items()}
         return MicroBatch(
             mini_batch,
             rank,
@@ -297,7 +301,8 @@ class PassPlan:
             self.stage_shares,
             rank % size if self.is_dynamic else None,
             self.shared_tokens[begin:end] if len(self.shared_tokens) else None,
-            {name: one.of(place) for name, one in self._dealings.items()},
+            dealt,
+            self._loads.of(self.sequence_index[begin:end], dealt),
         )
 
     @functools.cached_property
@@ -391,6 +396,7 @@ class Plan:
         ranks: range | None = None,
         worker_offsets: Uint32s | None = None,
         item_sequences: Mapping[str, Uint32s] | None = None,
+        loads: LoadValues = NO_LOADS,
     ) -> None:
         self._is_slice = ranks is not None
         ranks = range(planned.ranks()) if ranks is None else ranks
@@ -398,7 +404,7 @@ class Plan:
         asked = _asked(request_json)
         self.item_sequences = {} if item_sequences is None else dict(item_sequences)
         self.passes = tuple(
-            PassPlan(planned, place, one, asked, ranks, self._is_slice, self.item_sequences)
+            PassPlan(planned, place, one, asked, ranks, self._is_slice, self.item_sequences, loads)
             for place, one in enumerate(head["passes"])
         )
         self.excluded = tuple(

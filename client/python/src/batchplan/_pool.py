@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from batchplan._checks import seconds, whole
 from batchplan._errors import InvalidRequest
+from batchplan._loads import Values
 from batchplan._local import plan as plan_here
 from batchplan._options import PlanOptions, Selection
 from batchplan._micro_batch import MicroBatch
 from batchplan._plan import Plan
-from batchplan._request import Request, Values, lengths_of, loads_of
+from batchplan._request import Request, lengths_of, loads_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

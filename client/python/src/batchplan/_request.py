@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from batchplan._checks import flag, members, text, whole
 from batchplan._errors import InvalidRequest
+from batchplan._loads import LoadValues, Values
 from batchplan._options import (
     CostModel,
     DynamicContext,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Value = TypeVar("Value")
-Values = NDArray[numpy.float64]
 _MOST = 2**32 - 1
 _NO_VALUES = numpy.empty(0, numpy.float64)
 _FLAGS = {bool, numpy.bool_}
@@ -41,6 +41,7 @@ class Request:
     lengths, group_ids: uint32, without a copy where they were that already.
     arrays: of the manifest, as the core takes them.
     item_sequences: the sequence of each item, by name of the load.
+    load_values: what sequences and items have of each load.
     ranks: how many, data-parallel; where context-parallel groups differ in size, those of the pool.
     fields: a PlanBatchRequest without them, as protobuf's JSON has it.
     """
@@ -76,6 +77,16 @@ class Request:
             if name in items:
                 raise InvalidRequest(f'loads and items both have "{name}"; its items add up to it')
         self.item_sequences = {name: sequences for name, (sequences, _) in items.items()}
+        self.load_values = LoadValues(
+            {
+                **dict(loads),
+                **{
+                    name: numpy.bincount(sequences, values, len(self.lengths)).astype(numpy.float64, copy=False)
+                    for name, (sequences, values) in items.items()
+                },
+            },
+            {name: values for name, (_, values) in items.items()},
+        )
         self.arrays = (
             self.lengths,
             self.group_ids,

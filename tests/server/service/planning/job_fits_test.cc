@@ -65,6 +65,25 @@ class ReportStepTest : public ::testing::Test {
     return response;
   }
 
+  // Reports 30 steps with loads of these names, of the first of which a unit takes 0.05 ms, and of
+  // the others there is none; what the last one was told.
+  v1::ReportStepResponse ReportLoads(const std::vector<std::string>& names) {
+    v1::ReportStepResponse response;
+    for (uint64_t step = 0; step < 30; ++step) {
+      v1::ReportStepRequest request = ReportOf("job", step);
+      for (v1::MicrobatchTiming& timing : *request.mutable_microbatches()) {
+        const auto patches = static_cast<double>(256 * random_.Between(0, 8));
+        timing.set_milliseconds(timing.milliseconds() + 0.05 * patches);
+        for (const std::string& name : names) {
+          timing.add_loads(name == names.front() ? patches : 0);
+        }
+      }
+      for (const std::string& name : names) request.add_loads(name);
+      response = Report(request);
+    }
+    return response;
+  }
+
   RandomStream random_{1};
   FakeFitStore store_;
   JobFits fits_{&store_};
@@ -166,6 +185,30 @@ TEST_F(ReportStepTest, GroupsOfSeveralSizesTellWhatTheyExchange) {
   EXPECT_THAT(single.context_sizes(), ::testing::ElementsAre(2));
   EXPECT_EQ(single.fitted().exchange_size(), 0);
   EXPECT_NEAR(single.fitted().per_token(), 0.012, 1e-5);
+}
+
+TEST_F(ReportStepTest, LoadsHaveCostsByName) {
+  const v1::ReportStepResponse response = ReportLoads({"patches", "frames"});
+  ASSERT_EQ(response.fitted().loads_size(), 2);
+  EXPECT_EQ(response.fitted().loads(0).load(), "patches");
+  EXPECT_NEAR(response.fitted().loads(0).per_unit(), 0.05, 1e-4);
+  EXPECT_FALSE(response.fitted().loads(0).separate() || response.fitted().loads(0).dealt());
+  // It has none of these.
+  EXPECT_EQ(response.fitted().loads(1).load(), "frames");
+  EXPECT_EQ(response.fitted().loads(1).per_unit(), 0);
+  EXPECT_NEAR(response.fitted().per_token(), 0.01, 1e-5);
+}
+
+TEST_F(ReportStepTest, WrongLoadsAreRefusedByName) {
+  v1::ReportStepRequest request = RandomRequest(random_, 1);
+  request.add_loads("patches");
+  EXPECT_THAT(Message(Refused(request)),
+              HasSubstr("microbatches[0].loads has 0 sums, but loads has 1 names"));
+  for (v1::MicrobatchTiming& timing : *request.mutable_microbatches()) timing.add_loads(-3);
+  EXPECT_THAT(Message(Refused(request)), HasSubstr("microbatches[0].loads[0] is -3"));
+  request.set_loads(0, "");
+  EXPECT_THAT(Message(Refused(request)), HasSubstr("loads[0] has 0 bytes; it must have 1 to 64"));
+  EXPECT_EQ(store_.replaces, 0);
 }
 
 TEST_F(ReportStepTest, NoSizeOfAGroupAndNoShareOfTheModelAreReadAsOne) {
@@ -400,6 +443,25 @@ class FittedCostModelTest : public ReportStepTest {
     request_.mutable_cost_model()->set_fitted(true);
   }
 
+  static void AddLoad(const std::string& name, v1::PlanBatchRequest& request) {
+    v1::Load* load = request.mutable_manifest()->add_loads();
+    load->set_name(name);
+    for (int i = 0; i < request.manifest().lengths_size(); ++i) load->add_values(256.0 * (i % 5));
+  }
+
+  // Whether the request is planned with `costs`, which the plan says.
+  bool Plans(const v1::CostModel& costs) const {
+    v1::PlanBatchRequest request = request_;
+    *request.mutable_cost_model() = costs;
+    const absl::StatusOr<ParsedRequest> parsed = ParseRequest(request);
+    if (!parsed.ok()) return false;
+    const absl::StatusOr<Plan> plan = MakePlan(parsed->manifest, parsed->options);
+    if (!plan.ok()) return false;
+    v1::PlanBatchResponse response;
+    FillResponse(*plan, {}, &response);
+    return response.cost_model_used().SerializeAsString() == costs.SerializeAsString();
+  }
+
   v1::PlanBatchRequest request_;
 };
 
@@ -426,14 +488,87 @@ TEST_F(FittedCostModelTest, PlansAndIsRecordedInThePlan) {
   ReportSteps(100);
   const absl::StatusOr<v1::CostModel> costs = FittedCostModel(&fits_, request_);
   ASSERT_TRUE(costs.ok()) << costs.status();
-  *request_.mutable_cost_model() = *costs;
-  const absl::StatusOr<ParsedRequest> parsed = ParseRequest(request_);
-  ASSERT_TRUE(parsed.ok()) << parsed.status();
-  const absl::StatusOr<Plan> plan = MakePlan(parsed->manifest, parsed->options);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  v1::PlanBatchResponse response;
-  FillResponse(*plan, {}, &response);
-  EXPECT_EQ(response.cost_model_used().SerializeAsString(), costs->SerializeAsString());
+  EXPECT_TRUE(Plans(*costs));
+}
+
+TEST_F(FittedCostModelTest, HasTheLoadsThatTheManifestHas) {
+  const v1::ReportStepResponse reported = ReportLoads({"patches", "frames"});
+  EXPECT_EQ(FittedCostModel(&fits_, request_)->loads_size(), 0);
+
+  AddLoad("patches", request_);
+  AddLoad("answers", request_);
+  const absl::StatusOr<v1::CostModel> costs = FittedCostModel(&fits_, request_);
+  ASSERT_TRUE(costs.ok()) << costs.status();
+  ASSERT_EQ(costs->loads_size(), 1);
+  EXPECT_EQ(costs->loads(0).SerializeAsString(), reported.fitted().loads(0).SerializeAsString());
+  EXPECT_TRUE(Plans(*costs));
+}
+
+TEST_F(FittedCostModelTest, TakesFromTheRequestHowLoadsRun) {
+  ReportLoads({"patches", "frames"});
+  AddLoad("frames", request_);
+  AddLoad("patches", request_);
+  for (const char* name : {"frames", "patches"}) {
+    v1::LoadCost* load = request_.mutable_cost_model()->add_loads();
+    load->set_load(name);
+    load->set_separate(true);
+  }
+  const absl::StatusOr<v1::CostModel> costs = FittedCostModel(&fits_, request_);
+  ASSERT_TRUE(costs.ok()) << costs.status();
+  ASSERT_EQ(costs->loads_size(), 2);
+  EXPECT_EQ(costs->loads(0).load(), "frames");
+  EXPECT_EQ(costs->loads(0).per_unit(), 0);
+  EXPECT_TRUE(costs->loads(0).separate());
+  EXPECT_EQ(costs->loads(1).load(), "patches");
+  EXPECT_NEAR(costs->loads(1).per_unit(), 0.05, 1e-4);
+  EXPECT_TRUE(costs->loads(1).separate());
+  EXPECT_TRUE(Plans(*costs));
+
+  request_.mutable_cost_model()->mutable_loads(1)->set_per_unit(3);
+  const absl::Status status = FittedCostModel(&fits_, request_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), HasSubstr("loads[1].per_unit 3"));
+}
+
+// Whose costs of loads the planner refuses.
+TEST_F(FittedCostModelTest, HasNoLoadsForGroupsThatDifferAndPaddedRows) {
+  ReportLoads({"patches"});
+  AddLoad("patches", request_);
+  v1::PlanBatchRequest padded = request_;
+  padded.set_preset("nemo_rl_dynamic");
+  request_.set_preset("");
+  request_.mutable_topology()->mutable_dynamic_context();
+  for (v1::PlanBatchRequest* request : {&padded, &request_}) {
+    const absl::StatusOr<v1::CostModel> costs = FittedCostModel(&fits_, *request);
+    ASSERT_TRUE(costs.ok()) << costs.status();
+    EXPECT_EQ(costs->loads_size(), 0);
+    *request->mutable_cost_model() = *costs;
+    const absl::StatusOr<ParsedRequest> parsed = ParseRequest(*request);
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    const absl::StatusOr<Plan> plan = MakePlan(parsed->manifest, parsed->options);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+  }
+}
+
+TEST_F(FittedCostModelTest, OfLoadsAloneNeedsThem) {
+  for (uint64_t step = 0; step < 30; ++step) {
+    v1::ReportStepRequest report = RandomRequest(random_, step);
+    report.add_loads("cost");
+    for (v1::MicrobatchTiming& timing : *report.mutable_microbatches()) {
+      const auto cost = static_cast<double>(random_.Between(1, 1000));
+      timing.add_loads(cost);
+      timing.set_milliseconds(0.5 * cost);
+    }
+    Report(report);
+  }
+  const absl::Status status = FittedCostModel(&fits_, request_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), AllOf(HasSubstr("\"job\""), HasSubstr("manifest.loads")));
+  AddLoad("cost", request_);
+  const absl::StatusOr<v1::CostModel> costs = FittedCostModel(&fits_, request_);
+  ASSERT_TRUE(costs.ok()) << costs.status();
+  EXPECT_NEAR(costs->loads(0).per_unit(), 0.5, 1e-6);
+  EXPECT_TRUE(Plans(*costs));
 }
 
 TEST_F(FittedCostModelTest, IsNotThereBeforeEnoughWasReported) {

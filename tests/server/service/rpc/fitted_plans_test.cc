@@ -90,6 +90,59 @@ TEST(FittedPlans, WhatGroupsOfSeveralSizesExchangeIsShownBySize) {
   EXPECT_NEAR(server.Metric(series + "other\",job_id=\"fitted\"}"), 2e-6, 2e-8);
 }
 
+// 0.05 ms a patch.
+TEST(FittedPlans, CostLoadsThatTheBatchHas) {
+  const TestServer server;
+  v1::ReportStepResponse fit;
+  for (uint64_t step = 0; step < 30; ++step) {
+    v1::ReportStepRequest report = ReportOf("fitted", step);
+    report.add_loads("patches");
+    for (int i = 0; i < report.microbatches_size(); ++i) {
+      v1::MicrobatchTiming* timing = report.mutable_microbatches(i);
+      timing->add_loads(256.0 * static_cast<double>((step * 5 + static_cast<uint64_t>(i) * 3) % 7));
+      timing->set_milliseconds(timing->milliseconds() + 0.05 * timing->loads(0));
+    }
+    grpc::ClientContext context;
+    context.set_deadline(GenerousDeadline());
+    ASSERT_TRUE(server.NewStub()->ReportStep(&context, report, &fit).ok());
+  }
+  ASSERT_EQ(fit.fitted().loads_size(), 1);
+  EXPECT_NEAR(fit.fitted().loads(0).per_unit(), 0.05, 1e-3);
+  EXPECT_NEAR(
+      server.Metric("batchplan_job_fitted_load_seconds{job_id=\"fitted\",load=\"patches\"}"), 5e-5,
+      1e-6);
+
+  const auto stub = server.NewStub();
+  v1::PlanBatchRequest request = FittedRequest();
+  v1::PlanBatchResponse plan;
+  grpc::Status status = PlanBatch(*stub, request, &plan);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(plan.cost_model_used().loads_size(), 0);
+
+  v1::Load* load = request.mutable_manifest()->add_loads();
+  load->set_name("patches");
+  for (int i = 0; i < request.manifest().lengths_size(); ++i) load->add_values(256.0 * (i % 5));
+  status = PlanBatch(*stub, request, &plan);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  ASSERT_EQ(plan.cost_model_used().loads_size(), 1);
+  EXPECT_EQ(plan.cost_model_used().loads(0).per_unit(), fit.fitted().loads(0).per_unit());
+
+  // Workers that have the batch in parts say the same: the whole batch has the load.
+  v1::JoinBatchRequest part;
+  *part.mutable_request() = request;
+  part.mutable_request()->mutable_cost_model()->add_loads()->set_load("patches");
+  part.mutable_request()->mutable_cost_model()->mutable_loads(0)->set_separate(true);
+  part.set_world_size(1);
+  v1::JoinBatchResponse joined;
+  grpc::ClientContext context;
+  context.set_deadline(GenerousDeadline());
+  status = stub->JoinBatch(&context, part, &joined);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  ASSERT_EQ(joined.plan().cost_model_used().loads_size(), 1);
+  EXPECT_TRUE(joined.plan().cost_model_used().loads(0).separate());
+  EXPECT_EQ(joined.plan().cost_model_used().loads(0).per_unit(), fit.fitted().loads(0).per_unit());
+}
+
 TEST(FittedPlans, WithoutReportsAreRefusedByJob) {
   const TestServer server;
   grpc::ClientContext context;

@@ -42,6 +42,8 @@ _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 class Request:
     """Attributes:
     lengths, group_ids: uint32, without a copy where they were that already.
+    items: by name of the load, those of each sequence.
+    shared_prefixes: uint32; those of prompts too.
     arrays: of the manifest, as the core takes them.
     item_sequences: the sequence of each item, by name of the load.
     ranks: how many, data-parallel; where context-parallel groups differ in size, those of the pool.
@@ -78,6 +80,7 @@ class Request:
         for name, _ in loads:
             if name in items:
                 raise InvalidRequest(f'loads and items both have "{name}"; its items add up to it')
+        self.items, self.shared_prefixes = items, prefixes
         self.item_sequences = {name: lists.sequences for name, lists in items.items()}
         self.arrays = (
             self.lengths,

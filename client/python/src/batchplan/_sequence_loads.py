@@ -79,6 +79,10 @@ class SequenceLoads:
             None if first.kinds is None else numpy.concatenate([one.kinds for one in parts if one.kinds is not None]),
         )
 
+    def sums(self) -> dict[str, Values]:
+        """By name, what each sequence has of a load."""
+        return {**self.loads, **{name: lists.sums for name, lists in self.items.items()}}
+
     def options(self) -> dict[str, Any]:
         """Those of a plan, without those of what there is not."""
         given = {"loads": self.loads, "items": self.items, "kinds": self.kinds}

@@ -262,6 +262,7 @@ absl::Status CheckMicrobatches(const v1::PassPlan& plan, const PassRequirements&
 // The loads that are dealt, with the items that the manifest has of them.
 std::vector<DealtLoad> DealtLoadsOf(const v1::PlanBatchRequest& request) {
   std::vector<DealtLoad> dealt;
+  dealt.reserve(static_cast<size_t>(request.cost_model().loads_size()));
   for (const v1::LoadCost& cost : request.cost_model().loads()) {
     if (!cost.dealt()) continue;
     DealtLoad load = {.name = cost.load()};

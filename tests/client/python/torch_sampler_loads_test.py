@@ -134,7 +134,7 @@ def test_slots_are_of_the_kinds_that_were_asked_for(rule, rare, options):
 
 
 def test_kinds_that_no_slot_has_enough_of_are_refused():
-    with pytest.raises(batchplan.InvalidRequest, match="1 sequences of kind 1.*It is global batch . of epoch 0, and no order"):
+    with pytest.raises(batchplan.InvalidRequest, match="1 sequences of kind 1.*It is global batch . of epoch 0, and"):
         BatchSampler([10] * 64, 16, dp=4, kinds=[1, 1] + [0] * 62, passes=[Pass(100, kinds_per_slot="alike")])
 
 
@@ -236,7 +236,7 @@ def test_what_is_above_a_limit_by_itself_is_no_part_of_the_dataset():
     ({"loads": {"a": [1] * 8}, "limits": {"a": 0}}, r"passes\[0\].limits\[0\].max_per_microbatch is 0"),
     ({"limits": {"a": 5}, "max_tokens": None, "passes": [Pass(16)]}, "limits and passes are set"),
     ({"cost": COST}, r'cost_model.loads\[0\].load is "patches", but manifest.loads has none'),
-    ({"shared_prefixes": [1] * 8}, "shared_prefixes is set; a sampler gives out any order of sequences"),
+    ({"shared_prefixes": [1] * 8}, "shared_prefixes is set; a sampler gives out all sequences, in any order"),
 ])
 def test_what_is_wrong_is_told_at_once(options, message):
     with pytest.raises(ValueError, match=message):

@@ -154,7 +154,8 @@ class Request:
 
 def check_options(options: PlanOptions) -> None:
     """Raises InvalidRequest for what is wrong whatever the sequences are."""
-    Request((), **{name: value for name, value in options.items() if name not in _OF_SEQUENCES})  # type: ignore[arg-type]
+    own: Any = {name: value for name, value in options.items() if name not in _OF_SEQUENCES}
+    Request((), **own)
 
 
 def _dynamic_context(asked: bool | DynamicContext | None) -> dict[str, int] | None:

@@ -16,6 +16,7 @@ from batchplan._options import DEFAULT_COST, CostModel, Pass, PlanOptions, load_
 from batchplan._plan import PassPlan, Plan
 from batchplan._sequence_loads import SequenceLoads
 from batchplan.torch._dataset import Dataset
+from batchplan.torch._dropped import kept_of
 from batchplan.torch._mini_batches import MiniBatches
 
 Positions = NDArray[Any]
@@ -44,8 +45,9 @@ class BatchPlanner:
         options: of a plan, without those of each sequence; of a fixed number, the first pass asks for it.
         ranks: data-parallel.
         microbatches: of each rank and global batch, or mini-batch; None: as few as it takes.
+        each: the sequences of a micro-batch are a multiple of it.
         least: sequences that a global batch, or mini-batch, has at least.
-        multiple: the micro-batches of all ranks together are a multiple of it.
+        multiple: of sequences, with which the micro-batches of all ranks can have equally many.
         is_plain: whether each batch of such a multiple of sequences can be planned, as each sequence can have a
             micro-batch of its own.
         goes_by_tokens: whether only tokens decide which sequences fit together.
@@ -71,8 +73,11 @@ class BatchPlanner:
         first = self.passes[0]
         # Not of NumPy, whose products overflow.
         self._budget = int(first.max_tokens)
-        self.multiple = ranks * max(1, int(first.microbatch_count_multiple or 1))
-        self.least = math.ceil(ranks * (first.min_microbatches or 1) / self.multiple) * self.multiple
+        # The micro-batches of all ranks are a multiple of it.
+        self._rows = ranks * max(1, int(first.microbatch_count_multiple or 1))
+        self.each = max(1, int(first.sequence_count_multiple or 1))
+        self.multiple = self._rows * self.each
+        self.least = math.ceil(ranks * (first.min_microbatches or 1) / self._rows) * self.multiple
         self._allows_empty = bool(options.get("allow_empty_microbatches"))
         if self._allows_empty:
             self.least = 1
@@ -97,6 +102,7 @@ class BatchPlanner:
             and not asked.of_groups
             and self.kinds_rule is None
             and not deals
+            and self.each == 1
         )
         self.goes_by_tokens = self.is_plain and not self._limits and dataset.prompts is None
         self._aligned: NDArray[numpy.int64] | None = None
@@ -153,46 +159,10 @@ class BatchPlanner:
         self.microbatches = number
 
     def kept(self) -> Positions:
-        """Positions of the sequences that are not dropped for their length."""
-        if self.options.get("overlong") != "drop" or not len(self._lengths):
+        """Positions of the sequences that are not dropped for their length, or what they bring."""
+        if self.options.get("overlong") != "drop":
             return numpy.arange(len(self._lengths))
-        # By their lengths, what is limited, and those of their group.
-        deciding = ("preset", "passes", "cp", "tp", "sequence_parallel", "groups")
-        options: Any = {name: value for name, value in self.options.items() if name in deciding}
-        # Numbers of micro-batches are those of a global batch.
-        one = {"min_microbatches": None, "microbatch_count_multiple": None, "kinds_per_slot": None}
-        options["passes"] = [dataclasses.replace(each, **one) for each in options["passes"]]
-        every = numpy.arange(len(self._lengths))
-        unlimited = [dataclasses.replace(each, limits=None) for each in options["passes"]]
-        excluded = self._dropped(every, {**options, "passes": unlimited})
-        # Of all others, no load can be above a limit.
-        above = self._above_limits(options["passes"])
-        if above.any():
-            options.update(dp=self.ranks, cost=self.options.get("cost"), allow_empty_microbatches=True)
-            # A plan has something in it.
-            above[numpy.flatnonzero(~above)[:1]] = True
-            excluded = numpy.append(excluded, self._dropped(numpy.flatnonzero(above), options))
-        return numpy.delete(every, excluded)
-
-    def _dropped(self, positions: Positions, options: Any) -> Positions:
-        """Which of these are too long for a plan, or have too much of a load, or are of such a group."""
-        given = self._dataset.of(positions)
-        unused = ["kinds", "prompt_lengths"]
-        if "cost" not in options:
-            unused += ["loads", "items"]
-        given = {name: values for name, values in given.items() if name not in unused}
-        plan = make_plan(self._lengths[positions], **options, **given, overlong="drop", effort="fast")
-        return positions[[one.index for one in plan.excluded]]
-
-    def _above_limits(self, passes: list[Pass]) -> NDArray[numpy.bool_]:
-        """Which sequences have more of a load than a limit, or are of such a group."""
-        sums, above = self._dataset.loads.sums(), numpy.zeros(len(self._lengths), bool)
-        for one in passes:
-            for name, most in (one.limits or {}).items():
-                above |= sums.get(name, numpy.zeros(1)) > most
-        if len(self._group_ids):
-            above = numpy.isin(self._group_ids, self._group_ids[above])
-        return above
+        return kept_of(self._dataset, self.options, self.ranks)
 
     def check_longest(self, positions: Positions, batch_size: int) -> None:
         """Plans those of these sequences that take the most room, one for each micro-batch: a wrong option, or a
@@ -214,11 +184,9 @@ class BatchPlanner:
         lone: PlanOptions = {**self.options_of(longest), "allow_empty_microbatches": True, "effort": "fast"}
         for name in ("mini_batch_size", "mini_batch_groups", "last_mini_batch", "max_delay", "order", "groups"):
             lone.pop(name, None)  # type: ignore[misc]
-        # What they are is for a global batch to say.
-        lone["passes"] = [
-            one if one.kinds_per_slot not in ("together", "alike") else dataclasses.replace(one, kinds_per_slot=None)
-            for one in self.passes
-        ]
+        # Kinds and counts are those of a global batch.
+        of_batch: Any = {"kinds_per_slot": None, "sequence_count_multiple": None}
+        lone["passes"] = [dataclasses.replace(one, **of_batch) for one in self.passes]
         multiple = self.made(longest, lone).passes[0].length_multiple
         if self._aligned is not None:
             self._aligned += -self._aligned % multiple
@@ -289,7 +257,7 @@ class BatchPlanner:
             return True
         if self._mini_batches or self._dataset.prompts is not None:
             return True
-        held = len(batches) * self.multiple
+        held = len(batches) * self._rows
         positions = numpy.concatenate(batches)
         if self._lengths[positions].sum(dtype=numpy.int64) > held * self._budget:
             return False

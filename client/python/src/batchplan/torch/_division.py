@@ -185,8 +185,8 @@ class Former:
 def _largest_of(
     plan: PassPlan, cost: CostModel | str | None, loads: SequenceLoads
 ) -> tuple[float, float]:
-    """The tokens of the largest micro-batch, padding included; and the most that one of so many costs. Where loads cost,
-    the costliest is the largest, and tokens are not told."""
+    """The tokens of the largest micro-batch, padding included; and the most that one of so many costs. Where loads
+    cost, the costliest is the largest, and tokens are not told."""
     model = cost if isinstance(cost, CostModel) else DEFAULT_COST
     found = (0.0, 0.0)
     for rank in range(plan.data_parallel):

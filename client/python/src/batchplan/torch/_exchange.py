@@ -176,7 +176,7 @@ class Exchange:
             of_units[units] = kinds
             if (of_units[units] == kinds).all():
                 source_of = numpy.unique(numpy.append(kinds, 0), return_inverse=True)[1][:-1]
-                least = self._planner.ranks
+                least = self._planner.ranks * self._planner.each
                 if self._planner.options.get("groups") in ("same_rank", "same_microbatch"):
                     # Of a slot, in which each rank has another group.
                     least *= int(numpy.bincount(units).max())

@@ -58,9 +58,6 @@ class GlobalBatches:
         **options: Unpack[PlanOptions],
     ) -> None:
         """See BatchSampler, whose arguments and errors these are."""
-        for name in ("shared_prefixes", "shared_with"):
-            if options.get(name) is not None:
-                raise ValueError(f"{name} is set; a sampler gives out any order of sequences: leave it out")
         self._given = options.copy()
         shuffle = self._given.pop("shuffle", None)
         if options.get("passes") is not None:
@@ -140,11 +137,9 @@ class GlobalBatches:
             raise ValueError(f"seed is {self._seed}; must be at least 0")
         if options.get("ranks") is not None:
             raise ValueError("ranks is set; a sampler decides which rank has a sequence: leave it out")
-        for name in ("selection", "ages"):
+        for name in ("selection", "ages", "shared_prefixes", "shared_with"):
             if options.get(name) is not None:
-                raise ValueError(
-                    f"{name} is set; a sampler gives out every sequence once an epoch: leave it out"
-                )
+                raise ValueError(f"{name} is set; a sampler gives out all sequences, in any order: leave it out")
         if options.get("dynamic_cp"):
             raise ValueError(
                 "dynamic_cp is set; a sampler gives out sequences, and not which ranks share them: leave it out"
@@ -168,18 +163,22 @@ class GlobalBatches:
         least, fewest = self._planner.least, size or self._schedule.smallest
         if fewest < least:
             name = "mini_batch_size" if size else "batch_size"
-            per_rank = f"{least // self.ranks} micro-batch" + ("es" if least > self.ranks else "")
+            each = self._planner.each
+            per_rank = least // each // self.ranks
+            rows = f"{per_rank} micro-batch" + ("es of " if per_rank > 1 else " of ")
+            rows += "one sequence" if each == 1 else f"{each} sequences"
             raise ValueError(
-                f"{name} is {fewest}; must be at least {least}, for {per_rank} of one sequence on each of "
-                f"{self.ranks} ranks: allow_empty_microbatches=True gives ranks empty ones"
+                f"{name} is {fewest}; must be at least {least}, for {rows} on each of {self.ranks} ranks: "
+                "allow_empty_microbatches=True gives ranks empty ones"
             )
 
     def _planner_of(self, capacity: Capacity) -> BatchPlanner:
         options = capacity.applied(self._given)
         if self._rows is not None:
             options = self._rows.planned(options)
-        own: PlanOptions = {name: one for name, one in options.items() if name not in OF_SEQUENCES}  # type: ignore[assignment]
-        return BatchPlanner(self._dataset, own, ranks=capacity.dp, microbatches=capacity.microbatches_per_step)
+        for name in OF_SEQUENCES:
+            options.pop(name, None)  # type: ignore[misc]
+        return BatchPlanner(self._dataset, options, ranks=capacity.dp, microbatches=capacity.microbatches_per_step)
 
     def _divided(self, planner: BatchPlanner) -> Division:
         """The epochs, as a planner divides them.
@@ -195,14 +194,7 @@ class GlobalBatches:
         group_of: Positions | None = None
         if len(group_ids) and (planner.options.get("groups") not in (None, "ignore") or mini_batches.of_groups):
             group_of = numpy.unique(group_ids[positions], return_inverse=True)[1]
-        if mini_batches.of_groups and mini_batches.is_exact:
-            groups = 0 if group_of is None else int(group_of.max(initial=-1)) + 1
-            if groups < mini_batches.size or (groups % mini_batches.size and not self._drop_last):
-                raise ValueError(
-                    f"mini_batch_groups is {mini_batches.size}, which does not divide the {groups} groups of the "
-                    'dataset: drop_last=True leaves out some of them, and last_mini_batch="smaller" makes a smaller '
-                    "mini-batch of these"
-                )
+        mini_batches.check(0 if group_of is None else int(group_of.max(initial=-1)) + 1, self._drop_last)
         shares: SourceShares | None = None
         if self._mixture is not None:
             shares = SourceShares(self._mixture, positions, len(self._dataset.lengths), group_of)

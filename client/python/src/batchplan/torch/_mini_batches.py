@@ -48,6 +48,15 @@ class MiniBatches:
         """Whether a global batch may have so many sequences, or groups."""
         return not (self.size and self.is_exact and count % self.size)
 
+    def check(self, groups: int, drop_last: bool) -> None:
+        """Raises ValueError where they do not divide so many groups of a dataset, and must."""
+        if not (self.of_groups and self.is_exact) or groups >= self.size and (drop_last or groups % self.size == 0):
+            return
+        raise ValueError(
+            f"mini_batch_groups is {self.size}, which does not divide the {groups} groups of the dataset: "
+            'drop_last=True leaves out some of them, and last_mini_batch="smaller" makes a smaller mini-batch of these'
+        )
+
     def count(self, sequences: int, groups: numpy.ndarray[tuple[int], numpy.dtype[numpy.uint32]]) -> int:
         """Mini-batches of a global batch.
 

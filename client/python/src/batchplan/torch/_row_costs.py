@@ -33,7 +33,8 @@ _TAKEN = (
 )  # fmt: skip
 _TAKEN_OF_PASS = (
     "max_tokens", "name", "max_sequences", "min_microbatches", "microbatch_count_multiple",
-    "equal_sequence_counts", "sequence_counts", "order", "ignore_mini_batches", "limits", "kinds_per_slot",
+    "equal_sequence_counts", "sequence_counts", "sequence_count_multiple", "order", "ignore_mini_batches", "limits",
+    "kinds_per_slot",
 )  # fmt: skip
 _REASON = "rows packed beforehand are dealt among data-parallel ranks by their cost"
 
@@ -195,7 +196,8 @@ class PackedRows:
             options: what is asked of the rows.
             planned_as: the same of sequences of their widths.
         """
-        asked = flat("", Request((), **{**options, **dict.fromkeys(OF_SEQUENCES)}).fields)  # type: ignore[arg-type]
+        without: Any = {**options, **dict.fromkeys(OF_SEQUENCES)}
+        asked = flat("", Request((), **without).fields)
         of_sequences = {name: planned_as[name] for name in OF_SEQUENCES if name in planned_as}
         if not options.get("loads"):
             # The rows' cost alone.

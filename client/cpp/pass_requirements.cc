@@ -1,11 +1,14 @@
 #include "batchplan/pass_requirements.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
@@ -112,6 +115,33 @@ absl::Status CheckSizes(const v1::PassPlan& plan, const PassRequirements& requir
   if (plan.length_multiple() != requirements.length_multiple) {
     return Broken("length_multiple is ", plan.length_multiple(), ", but the request makes it ",
                   requirements.length_multiple);
+  }
+  return absl::OkStatus();
+}
+
+// That each item of each dealt load goes to a rank.
+absl::Status CheckItemRanks(const v1::PassPlan& plan, const PassRequirements& requirements) {
+  if (static_cast<size_t>(plan.item_ranks_size()) != requirements.dealt.size()) {
+    return Broken("item_ranks has ", plan.item_ranks_size(), " entries, but ",
+                  requirements.dealt.size(), " loads are dealt");
+  }
+  for (int i = 0; i < plan.item_ranks_size(); ++i) {
+    const v1::LoadRanks& dealt = plan.item_ranks(i);
+    const DealtLoad& load = requirements.dealt[static_cast<size_t>(i)];
+    if (dealt.load() != load.name) {
+      return Broken("item_ranks[", i, "].load is \"", absl::Utf8SafeCEscape(dealt.load()),
+                    "\", but load ", i, " of those that are dealt is \"",
+                    absl::Utf8SafeCEscape(load.name), "\"");
+    }
+    if (load.num_items && static_cast<uint32_t>(dealt.ranks_size()) != *load.num_items) {
+      return Broken("item_ranks[", i, "].ranks has ", dealt.ranks_size(), " entries, but load \"",
+                    absl::Utf8SafeCEscape(load.name), "\" has ", *load.num_items, " items");
+    }
+    for (int item = 0; item < dealt.ranks_size(); ++item) {
+      if (dealt.ranks(item) < requirements.item_ranks) continue;
+      return Broken("item_ranks[", i, "].ranks[", item, "] is ", dealt.ranks(item),
+                    ", but data_parallel is ", requirements.item_ranks);
+    }
   }
   return absl::OkStatus();
 }
@@ -229,6 +259,21 @@ absl::Status CheckMicrobatches(const v1::PassPlan& plan, const PassRequirements&
   return absl::OkStatus();
 }
 
+// The loads that are dealt, with the items that the manifest has of them.
+std::vector<DealtLoad> DealtLoadsOf(const v1::PlanBatchRequest& request) {
+  std::vector<DealtLoad> dealt;
+  dealt.reserve(static_cast<size_t>(request.cost_model().loads_size()));
+  for (const v1::LoadCost& cost : request.cost_model().loads()) {
+    if (!cost.dealt()) continue;
+    DealtLoad load = {.name = cost.load()};
+    for (const v1::LoadItems& items : request.manifest().items()) {
+      if (items.load() == cost.load()) load.num_items = static_cast<uint32_t>(items.values_size());
+    }
+    dealt.push_back(std::move(load));
+  }
+  return dealt;
+}
+
 std::vector<double> StageShares(const PlanOptions& options) {
   if (options.topology.pipeline_parallel == 1) return {1};
   const Pipeline pipeline = PipelineOf(options.topology, options.pipeline, /*forward_only=*/false);
@@ -294,6 +339,8 @@ absl::StatusOr<PassRequirements> RequirementsOf(const v1::PlanBatchRequest& requ
   requirements.padded = asked.layout == Layout::kPadded;
   requirements.may_share =
       !requirements.padded && !requirements.pool && !asked.ignore_shared_prefixes;
+  requirements.dealt = DealtLoadsOf(request);
+  requirements.item_ranks = options.topology.data_parallel;
   requirements.num_sequences = static_cast<uint32_t>(request.manifest().lengths_size());
   requirements.lengths = absl::MakeConstSpan(request.manifest().lengths().data(),
                                              static_cast<size_t>(requirements.num_sequences));
@@ -319,6 +366,7 @@ absl::Status CheckPassPlan(const v1::PassPlan& plan, const PassRequirements& req
                      " entries for num_sequences of ", requirements.num_sequences));
   }
   if (absl::Status status = CheckSizes(plan, requirements); !status.ok()) return status;
+  if (absl::Status status = CheckItemRanks(plan, requirements); !status.ok()) return status;
   if (absl::Status status = CheckSequences(plan, requirements); !status.ok()) return status;
   return CheckMicrobatches(plan, requirements);
 }

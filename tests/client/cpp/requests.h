@@ -38,6 +38,29 @@ inline v1::PlanBatchRequest SharingRequestOf(int sequences) {
   return request;
 }
 
+// As many sequences of one or two images each, which are dealt to two ranks.
+inline v1::PlanBatchRequest DealingRequestOf(int sequences) {
+  v1::PlanBatchRequest request = RequestOf(sequences);
+  request.clear_preset();
+  request.mutable_topology()->set_data_parallel(2);
+  request.mutable_manifest()->add_loads()->set_name("patches");
+  v1::LoadItems* items = request.mutable_manifest()->add_items();
+  items->set_load("patches");
+  for (uint32_t i = 0; i < static_cast<uint32_t>(sequences); ++i) {
+    for (uint32_t image = 0; image <= i % 2; ++image) {
+      items->add_sequences(i);
+      items->add_values(100 + i);
+    }
+  }
+  v1::CostModel* cost = request.mutable_cost_model();
+  cost->set_per_token(1);
+  v1::LoadCost* load = cost->add_loads();
+  load->set_load("patches");
+  load->set_per_unit(1);
+  load->set_dealt(true);
+  return request;
+}
+
 }  // namespace batchplan
 
 #endif  // BATCHPLAN_TESTS_CLIENT_CPP_REQUESTS_H_

@@ -447,6 +447,39 @@ TEST(WorkerClient, SharedTokensThatNoRowHasAreNamed) {
       HasSubstr("shared_tokens has 20 entries, but nothing is shared in this pass"));
 }
 
+TEST(WorkerClient, ItemsThatNoRankGetsAreNamed) {
+  const v1::PlanBatchRequest request = DealingRequestOf(20);
+  EXPECT_TRUE(StatusOfSpoiled(request, [](v1::PlanBatchResponse&) {}).ok());
+  EXPECT_THAT(
+      ComplaintAbout(request, [](v1::PassPlan& p) { p.mutable_item_ranks(0)->set_ranks(29, 2); }),
+      HasSubstr("item_ranks[0].ranks[29] is 2, but data_parallel is 2"));
+  EXPECT_THAT(
+      ComplaintAbout(request, [](v1::PassPlan& p) { p.mutable_item_ranks(0)->add_ranks(0); }),
+      HasSubstr("item_ranks[0].ranks has 31 entries, but load \"patches\" has 30 items"));
+  EXPECT_THAT(
+      ComplaintAbout(request, [](v1::PassPlan& p) { p.mutable_item_ranks(0)->set_load("frames"); }),
+      HasSubstr("item_ranks[0].load is \"frames\", but load 0 of those that are dealt is "
+                "\"patches\""));
+  EXPECT_THAT(ComplaintAbout(request, [](v1::PassPlan& p) { p.clear_item_ranks(); }),
+              HasSubstr("item_ranks has 0 entries, but 1 loads are dealt"));
+  v1::PlanBatchRequest separate = request;
+  separate.mutable_cost_model()->mutable_loads(0)->set_dealt(false);
+  EXPECT_THAT(ComplaintAbout(separate, [](v1::PassPlan& p) { p.add_item_ranks(); }),
+              HasSubstr("item_ranks has 1 entries, but 0 loads are dealt"));
+
+  // The slice of a rank has the items of all, of which a worker may not know how many there are.
+  absl::StatusOr<PassRequirements> requirements = RequirementsOf(request, 0);
+  ASSERT_TRUE(requirements.ok()) << requirements.status();
+  const auto answer = Client(MakeInProcessConnection()).PlanBatch(request);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  v1::PassPlan plan = answer->passes(0);
+  plan.mutable_item_ranks(0)->add_ranks(1);
+  requirements->dealt[0].num_items.reset();
+  EXPECT_TRUE(CheckPassPlan(plan, *requirements).ok()) << CheckPassPlan(plan, *requirements);
+  plan.mutable_item_ranks(0)->set_ranks(30, 2);
+  EXPECT_FALSE(CheckPassPlan(plan, *requirements).ok());
+}
+
 // Changes one number of one array, or its size.
 void SpoilAnywhere(v1::PassPlan& plan, std::mt19937& random) {
   auto* const arrays =

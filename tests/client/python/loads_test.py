@@ -350,9 +350,45 @@ def test_a_pool_keeps_the_loads_of_what_waits():
     assert left == 0
 
 
+def test_a_pool_keeps_the_items_and_kinds_of_what_waits():
+    draw = numpy.random.default_rng(7)
+    pool, images, kinds = batchplan.Pool(), {}, {}
+    for group in range(24):
+        items = [(group, place) for place in range(4)]
+        kind = group % 2
+        lists = [draw.integers(64, 900, draw.integers(1, 4)) if kind else [] for _ in items]
+        images.update(zip(items, lists))
+        kinds.update((item, kind) for item in items)
+        pool.add(items, draw.integers(10, 900, 4), load_items={"patches": lists}, kinds=[kind] * 4)
+    pool.discard(lambda item: item[1] == 2)
+    pool = pickle.loads(pickle.dumps(pool))
+    left = sorted(size for item, sizes in images.items() if item[1] != 2 for size in sizes)
+    cost = priced(batchplan.LoadCost("patches", 1, dealt=True))
+    while len(pool):
+        batch = pool.take(batchplan.Selection(groups=8, max_overtaking=4), dp=2, cost=cost,
+                          passes=[batchplan.Pass(4096, kinds_per_slot="alike", limits={"patches": 4000})])
+        values = numpy.concatenate([images[item] for item in batch.items])
+        for slot in slots_of(batch.plan, 2):
+            assert len({kinds[item] for one in slot for item in batch.of(one)}) == 1
+            for one in slot:
+                own = values[one.dealt["patches"].received]
+                assert own.sum() <= 4000
+                for size in own:
+                    left.remove(size)
+            sent = sorted(values[index] for one in slot for index in one.dealt["patches"].sent)
+            assert sent == sorted(size for one in slot for item in batch.of(one) for size in images[item])
+    assert left == []
+
+
 @pytest.mark.parametrize("arguments, named", [
-    ({"loads": {"patches": [1]}}, 'load "patches" has 1 values; there are 2 items'),
+    ({"loads": {"patches": [1]}}, r'loads\["patches"\] has 1 values; there are 2 sequences'),
+    ({"loads": {"patches": [1, -2]}}, r'loads\["patches"\]\[1\] is -2.0; must be finite, at least 0'),
+    ({"load_items": {"patches": [[], [4, float("nan")]]}}, 'an item of "patches" of sequence 1 is nan; must be finite'),
+    ({"load_items": {"patches": [[1]]}}, r"manifest.items\[0\] has 1 lists; must have 2"),
+    ({"loads": {"patches": [1, 2]}, "load_items": {"patches": [[], []]}}, 'loads and items both have "patches"'),
+    ({"loads": {"patches": [1, 2]}, "kinds": [1]}, "kinds has 1 entries; there are 2 sequences"),
     ({"loads": {"frames": [1, 2]}}, r"loads has \['frames'\]; what waits has \['patches'\]"),
+    ({"loads": {"patches": [1, 2]}, "kinds": [0, 1]}, r"loads has \['patches', 'kinds'\]; what waits has \['patches'\]"),
     ({}, r"loads has none; what waits has \['patches'\]"),
 ])
 def test_a_pool_refuses_other_loads(arguments, named):
@@ -360,7 +396,7 @@ def test_a_pool_refuses_other_loads(arguments, named):
     pool.add("ab", [5, 6], loads={"patches": [1, 2]})
     with pytest.raises(batchplan.InvalidRequest, match=named):
         pool.add("cd", [5, 6], **arguments)
-    with pytest.raises(batchplan.InvalidRequest, match="loads is set; a pool has loads alone"):
+    with pytest.raises(batchplan.InvalidRequest, match="loads is set; the pool has what waits: give them to add"):
         pool.take(batchplan.Selection(groups=1), max_tokens=100, loads={"patches": [1, 2]})
 
 

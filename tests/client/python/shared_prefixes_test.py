@@ -257,9 +257,3 @@ def test_a_pool_refuses_what_it_cannot_share():
     pool.add(["a"], [9])
     with pytest.raises(batchplan.InvalidRequest, match="prompt_lengths is set; a pool shares prompts alone"):
         pool.take(batchplan.Selection(groups=1), prompt_lengths=[3], **OPTIONS)
-
-
-def test_a_sampler_refuses_what_its_positions_do_not_say():
-    torch = pytest.importorskip("batchplan.torch")
-    with pytest.raises(ValueError, match="prompt_lengths is set, which samplers do not plan by"):
-        torch.BatchSampler([5] * 8, 4, rank=0, group_ids=[0] * 8, prompt_lengths=[2] * 8, **OPTIONS)

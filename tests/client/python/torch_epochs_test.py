@@ -262,3 +262,26 @@ def test_an_arranged_epoch_is_of_one_version_of_the_planner():
     with pytest.raises(ValueError, match="amid a global batch, a window or an epoch that it had arranged"):
         sampler_of(lengths, 20).load_state_dict({**state, "slot": 0})
     sampler_of(lengths, 20).load_state_dict({**state, "step": 0, "slot": 0, "arranged": False})
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"microbatches_per_step": 3, "max_tokens": 3 * BUDGET}, {"dp": 4, "drop_last": True}, {"kinds": True},
+    {"allow_empty_microbatches": True}, {"overlong": "drop"},
+])
+def test_micro_batches_have_a_multiple_of_sequences(options):
+    lengths = lognormal(0.1, 300, 3).clip(1, BUDGET // 2)
+    options = {"dp": 2, **options}
+    kinds = (numpy.arange(300) % 10 == 0).astype(int)
+    budget = options.pop("max_tokens", 2 * BUDGET)
+    rule = "alike" if options.pop("kinds", False) else None
+    passes = [batchplan.Pass(budget, sequence_count_multiple=2, kinds_per_slot=rule)]
+    samplers = [sampler_of(lengths, 32, rank=rank, max_tokens=None, passes=passes, kinds=kinds, **options)
+                for rank in range(options["dp"])]
+    for _ in range(2):
+        slots = list(zip(*map(list, samplers), strict=True))
+        assert all(len(own) % 2 == 0 for slot in slots for own in slot)
+        every = sorted(index for slot in slots for own in slot for index in own)
+        assert every == list(range(300)) if "drop_last" not in options else len(set(every)) == len(every) == 288
+        assert rule is None or all(len({kinds[index] for own in slot for index in own}) == 1 for slot in slots)
+    with pytest.raises(ValueError, match="batch_size is 2; must be at least 4, for 1 micro-batch of 2 sequences on each of 2"):
+        sampler_of(lengths, 2, max_tokens=None, passes=passes, dp=2)

@@ -86,29 +86,50 @@ def test_a_micro_batch_has_as_many_rows_as_its_budget_holds():
         batch = RANKS * SLOTS * most
         sizes = [len(one) for slot in slots_of(samplers_of(rows, batch, **options)) for one in slot]
         assert max(sizes) == most and sum(sizes) == 96
-    # Costs keep their digits with any budget.
-    lengths, _ = packed_rows(rows).planned({"max_tokens": 2**31 - 1, "cost": COST})
-    assert lengths.max() == 2**20
+    # A budget of more tokens than a row may have.
+    assert {len(one) for one in BatchSampler(rows[:4], 4, max_tokens=2**31 - 1)} == {4}
     without_number = samplers_of(rows, 48, max_tokens=2 * WIDTH, microbatches_per_step=None)
     sizes = [len(one) for slot in slots_of(without_number) for one in slot]
     assert max(sizes) == 2 and sum(sizes) == 96
 
 
-def test_what_is_planned_is_the_cost():
+def test_a_row_is_a_sequence_of_its_width_and_a_load_of_its_cost():
     rows = rows_of(40)
-    lengths, options = packed_rows(rows).planned({"max_tokens": 2 * WIDTH, "cost": COST, "dp": 2})
-    assert lengths.dtype == numpy.uint32 and lengths.max() == 2**20
-    numpy.testing.assert_allclose(lengths / lengths.max(), costs_of(rows) / costs_of(rows).max(), atol=1e-6)
-    assert options["cost"].per_token == 1 and options["passes"][0].max_tokens == 2**21
-    # A micro-batch's own cost is in the same unit.
-    _, options = packed_rows(rows).planned({"max_tokens": WIDTH, "cost": CostModel(1.0, per_microbatch=WIDTH / 2)})
-    assert options["cost"].per_microbatch == 2**19
-    lengths, _ = packed_rows(rows).planned({"max_tokens": WIDTH, "cost": CostModel(0.0, per_microbatch=1.0)})
-    assert set(lengths.tolist()) == {1}
-    # Without costs of one's own, those of sequences.
-    lengths, _ = packed_rows(rows).planned({"max_tokens": WIDTH})
-    costs = costs_of(rows, batchplan.DEFAULT_COST)
-    numpy.testing.assert_allclose(lengths / 2**20, costs / costs.max(), atol=1e-6)
+    for cost, own in ((COST, COST), (None, batchplan.DEFAULT_COST), (CostModel(0.0, per_microbatch=2.0), CostModel(0.0))):
+        options = {} if cost is None else {"cost": cost}
+        plan, batch = BatchSampler(rows, 16, dp=2, max_tokens=2 * WIDTH, **options).plan(0)
+        costs = costs_of([rows[place] for place in batch], own)
+        slots = list(zip(*(plan.rank(rank) for rank in range(2))))
+        taken = sum(max(costs[one.indices].sum() for one in slot) for slot in slots)
+        taken += len(slots) * (cost.per_microbatch if cost else 0)
+        assert plan.metrics.predicted_step_time == pytest.approx(taken)
+        assert all(one.width == len(one) * WIDTH for slot in slots for one in slot)
+        assert plan.metrics.loads["cost"].mean == pytest.approx(costs.sum() / plan.passes[0].row_widths.size)
+
+
+def test_rows_have_loads_and_kinds_beside_their_cost():
+    rows = rows_of(96)
+    patches = numpy.random.default_rng(3).integers(0, 700, 96)
+    kinds = (patches > 300).astype(int)
+    options = {"loads": {"patches": patches}, "kinds": kinds, "max_tokens": None, "microbatches_per_step": None,
+               "cost": CostModel(1.0, loads={"patches": 2.0}),
+               "passes": [Pass(3 * WIDTH, limits={"patches": 1000}, kinds_per_slot="alike")]}
+    slots = slots_of(samplers_of(rows, 48, **options))
+    assert sorted(sum((one for slot in slots for one in slot), [])) == list(range(96))
+    for slot in slots:
+        assert len({kinds[place] for one in slot for place in one}) == 1
+        assert all(patches[one].sum() <= 1000 and len(one) <= 3 for one in slot)
+    plan, batch = samplers_of(rows, 48, **options)[0].plan(0)
+    costs = costs_of([rows[place] for place in batch], CostModel(1.0)) + 2.0 * patches[batch]
+    slots = list(zip(*(plan.rank(rank) for rank in range(RANKS))))
+    taken = sum(max(costs[one.indices].sum() for one in slot) for slot in slots)
+    assert plan.metrics.predicted_step_time == pytest.approx(taken)
+    with pytest.raises(ValueError, match='loads has "cost", as what rows cost is called'):
+        samplers_of(rows, loads={"cost": patches})
+    state = samplers_of(rows, 48, **options)[0].state_dict()
+    samplers_of(rows, 48, **options)[0].load_state_dict(state)
+    with pytest.raises(ValueError, match="loads are not those of when the state was saved"):
+        samplers_of(rows, 48, **{**options, "loads": {"patches": patches // 2}})[0].load_state_dict(state)
 
 
 @pytest.mark.parametrize("kind", [

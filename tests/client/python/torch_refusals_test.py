@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import batchplan
-from batchplan.torch import BatchSampler, PackedBatch, PackedRow, check, pack, sums, unpack
+from batchplan.torch import PackedBatch, PackedRow, check, pack, sums, unpack
 from devices import device  # noqa: F401
 
 
@@ -128,10 +128,3 @@ def test_padding_is_of_the_fields_dtype(device, dtype, pad_value, fits):
     ):
         with pytest.raises(ValueError, match=f"pad_value of (sequences|packed) is .*, which is no {dtype}"):
             refused()
-
-
-@pytest.mark.parametrize("option", ["loads", "items", "kinds", "prompt_lengths"])
-def test_a_sampler_says_what_it_does_not_plan_by(option):
-    values = {"loads": {"patches": [1.0] * 8}, "items": {"patches": [[1.0]] * 8}}.get(option, [1] * 8)
-    with pytest.raises(ValueError, match=f"{option} is set, which samplers do not plan by"):
-        BatchSampler([4] * 8, batch_size=4, max_tokens=16, rank=0, **{option: values})

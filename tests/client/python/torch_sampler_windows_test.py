@@ -81,7 +81,7 @@ def test_a_window_keeps_groups_together():
 
 @pytest.mark.parametrize("options, named", [
     ({"window": 0}, "window is 0; must be at least 1"),
-    ({"selection": batchplan.Selection(sequences=10)}, "selection is set; a sampler gives out every sequence"),
+    ({"selection": batchplan.Selection(sequences=10)}, "selection is set; a sampler gives out all sequences"),
     ({"ages": [0] * COUNT}, "ages is set"),
     ({"window": 2, "mini_batch_size": 10}, "mini_batch_size is 10: leave one of them out"),
 ])

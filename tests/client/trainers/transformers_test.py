@@ -248,3 +248,29 @@ def test_every_global_batch_holds_a_mixture_and_the_largest_comes_first(tmp_path
     for name, value in (("mixture", Mixture([0])), ("largest_first", True)):
         with pytest.raises(ValueError, match=f"{name} is given; GRPOTrainer generates what it trains on"):
             plan_batches(trl.GRPOTrainer, max_tokens=BUDGET, **{name: value})
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_micro_batches_are_within_the_limits_of_loads(tmp_path, padded):
+    random = numpy.random.default_rng(0)
+    lengths, patches = random.integers(5, 60, 100), random.integers(0, 3, 100) * 50.0
+    options = {"loads": {"patches": patches}, "limits": {"patches": 300}}
+    if not padded:
+        options["cost"] = batchplan.CostModel(1, loads={"patches": 2})
+    trainer = trainer_of(tmp_path, transformers.DataCollatorWithFlattening())
+    plan_batches(trainer, lengths=lengths, padded=padded, max_tokens=500, **options)
+    batches = list(trainer._get_train_sampler())
+    assert sorted(numpy.concatenate(batches)) == list(range(100))
+    assert max(patches[one].sum() for one in batches) <= 300
+
+
+def test_what_a_trainer_does_not_do_with_loads_is_refused_by_name():
+    loads = {"patches": [1.0] * len(SEQUENCES)}
+    dealt = batchplan.CostModel(1, loads=[batchplan.LoadCost("patches", 1.0, dealt=True)])
+    items = {"patches": [[1.0]] * len(SEQUENCES)}
+    refused(r'cost.loads\[0\], of "patches", is dealt; a trainer computes', {"items": items, "cost": dealt})
+    refused("prompt_lengths is given; a trainer lays every sequence whole", {"prompt_lengths": [1] * len(SEQUENCES)})
+    refused("mini_batch_groups is given; it is the trainer's", {"mini_batch_groups": 4})
+    for name, value in (("loads", loads), ("items", items)):
+        with pytest.raises(ValueError, match=f"{name} is given; of a generation batch only"):
+            plan_batches(trl.GRPOTrainer, max_tokens=BUDGET, **{name: value})

@@ -7,9 +7,9 @@
 // after the check every array has its size, every index lies in the manifest, no sequence stands
 // twice, every micro-batch fits into its row and its row into the token budget, or holds a single
 // sequence that is longer, where the request lets it run alone, no sequence shares more than it and
-// the one before it have, and where context-parallel groups
-// differ in size those of every slot divide the pool. How good the plan is, is not asked; the plan
-// checker of the planner itself knows more.
+// the one before it have, every item that is dealt goes to a rank that there is, and where
+// context-parallel groups differ in size those of every slot divide the pool. How good the plan is,
+// is not asked; the plan checker of the planner itself knows more.
 //
 // Pure functions, safe from any thread. Cost: one pass over the plan, and one bit a sequence.
 
@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -46,6 +47,13 @@ struct ContextPool {
   const ContextGroupSize* Find(uint32_t size) const;
 };
 
+// A load whose items are dealt to the ranks of their slots.
+struct DealtLoad {
+  std::string name;
+  // Of the whole batch; unset if a worker knows only its own part.
+  std::optional<uint32_t> num_items = {};
+};
+
 struct PassRequirements {
   // Ranks whose micro-batches the plan holds: all, with a pool those of the pool, or 1 for the
   // slice of one rank, in which that rank is number 0.
@@ -65,6 +73,10 @@ struct PassRequirements {
   // Whether a row may lay what sequences share once (PassPlan.shared_tokens). Of a joined plan
   // another worker may know more of what is shared.
   bool may_share = false;
+  // In the cost model's order; and the ranks that items go to, all of them also where the plan is
+  // the slice of one.
+  std::vector<DealtLoad> dealt = {};
+  uint32_t item_ranks = 1;
   // Sequences of the whole manifest, and the length of each; no lengths if a worker knows only its
   // own part of the batch.
   uint32_t num_sequences = 0;

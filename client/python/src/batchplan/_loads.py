@@ -1,34 +1,117 @@
-"""What the micro-batches of a plan have of the batch's loads."""
+"""What sequences bring to micro-batches beside tokens, as arrays."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from batchplan._micro_batch import DealtItems, Uint32s
+from batchplan._checks import text
+from batchplan._errors import InvalidRequest
 
 Values = NDArray[numpy.float64]
+NO_VALUES = numpy.empty(0, numpy.float64)
+_FLAGS = {bool, numpy.bool_}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class LoadValues:
-    """The loads of a batch, by name."""
+class ItemLists:
+    """The items of each sequence, such as its images.
 
-    # Of each sequence.
-    of_sequences: Mapping[str, Values] = dataclasses.field(default_factory=dict)
-    # Of each item, of loads that came as items.
-    of_items: Mapping[str, Values] = dataclasses.field(default_factory=dict)
+    Attributes:
+        values: of all items, one sequence after the other.
+        counts: items of each sequence.
+    """
 
-    def of(self, indices: Uint32s, dealt: Mapping[str, DealtItems]) -> dict[str, float]:
-        """Of a micro-batch with these sequences, of dealt loads the items that it computes."""
-        sums = {name: float(values[indices].sum()) for name, values in self.of_sequences.items()}
-        for name, items in dealt.items():
-            if name in sums and items.received is not None:
-                sums[name] = float(self.of_items[name][items.received].sum())
-        return sums
+    values: Values
+    counts: NDArray[numpy.int64]
+
+    def __len__(self) -> int:
+        """Sequences."""
+        return len(self.counts)
+
+    @property
+    def sequences(self) -> NDArray[numpy.uint32]:
+        """The sequence of each item."""
+        return numpy.repeat(numpy.arange(len(self.counts), dtype=numpy.uint32), self.counts)
+
+    @property
+    def sums(self) -> Values:
+        """Of each sequence."""
+        return numpy.bincount(self.sequences, self.values, len(self.counts)).astype(numpy.float64)
+
+    @property
+    def largest(self) -> Values:
+        """Of each sequence, 0 where it has no item."""
+        found = numpy.zeros(len(self.counts))
+        numpy.maximum.at(found, self.sequences, self.values)
+        return found
+
+    def of(self, places: NDArray[Any]) -> ItemLists:
+        """Those of some sequences, in their order."""
+        counts = self.counts[places]
+        begins = (self.counts.cumsum() - self.counts)[places]
+        items = numpy.repeat(begins - (counts.cumsum() - counts), counts) + numpy.arange(counts.sum())
+        return ItemLists(self.values[items], counts)
+
+    @classmethod
+    def joined(cls, parts: Sequence[ItemLists]) -> ItemLists:
+        """Of the sequences of all parts, one after the other."""
+        return cls(*(numpy.concatenate([getattr(one, name) for one in parts]) for name in ("values", "counts")))
 
 
-NO_LOADS = LoadValues()
+def loads_of(given: Any) -> list[tuple[str, Values]]:
+    """Names and values, as the core takes them, without a copy where they are so already."""
+    return [
+        (name, _float64(f"manifest.loads[{place}].values", values))
+        for place, (name, values) in enumerate(_by_name("loads", given).items())
+    ]
+
+
+def items_of(given: Any, count: int) -> dict[str, ItemLists]:
+    """By name of the load, the items of so many sequences."""
+    return {
+        name: lists if isinstance(lists, ItemLists) else _items(f"manifest.items[{place}]", lists, count)
+        for place, (name, lists) in enumerate(_by_name("items", given).items())
+    }
+
+
+def _items(where: str, lists: Any, count: int) -> ItemLists:
+    if isinstance(lists, (str, bytes)) or not isinstance(lists, Iterable):
+        raise InvalidRequest(f"{where} is {reprlib.repr(lists)}; must be a list of lists, one a sequence")
+    arrays = [
+        _float64(f"{where}.values of sequence {sequence}", values) for sequence, values in enumerate(lists)
+    ]
+    if len(arrays) != count:
+        raise InvalidRequest(f"{where} has {len(arrays)} lists; must have {count}, one a sequence")
+    counts = numpy.array([len(one) for one in arrays], numpy.int64)
+    return ItemLists(numpy.concatenate(arrays) if arrays else NO_VALUES, counts)
+
+
+def _by_name(field: str, given: Any) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidRequest(f"{field} is {reprlib.repr(given)}; must be a mapping by name of the load")
+    return {text(f"a name of {field}", name): values for name, values in given.items()}
+
+
+def _float64(name: str, values: ArrayLike) -> Values:
+    is_list = isinstance(values, (list, tuple))
+    try:
+        array = numpy.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidRequest(f"{name} is no array: {error}") from None
+    if array.ndim != 1:
+        raise InvalidRequest(f"{name} has {array.ndim} dimensions; it must have one")
+    if array.size == 0:
+        return NO_VALUES
+    has_flags = is_list and not _FLAGS.isdisjoint(map(type, values))  # type: ignore[arg-type]
+    if array.dtype.kind not in "iuf" or has_flags:
+        dtype = "bool" if has_flags else array.dtype
+        raise InvalidRequest(f"{name} has dtype {dtype}; it must be of numbers")
+    return numpy.ascontiguousarray(array, numpy.float64)

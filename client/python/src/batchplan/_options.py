@@ -239,6 +239,11 @@ class CostModel:
 DEFAULT_COST = CostModel(1.0, 1 / 24576)
 
 
+def load_costs(cost: CostModel | str | None) -> list[LoadCost]:
+    """What loads cost, none where the model is not one of the caller's own."""
+    return members("cost_model.loads", cost.loads, LoadCost) if isinstance(cost, CostModel) else []
+
+
 def _exchange(place: int, entry: Any) -> dict[str, Any]:
     where = f"cost_model.exchange[{place}]"
     try:

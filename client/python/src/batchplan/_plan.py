@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from batchplan import _core
 from batchplan._dealt import Dealing
 from batchplan._errors import Error
-from batchplan._loads import NO_LOADS, LoadValues
 from batchplan._measured import Comparison, MicroBatchTiming, compare, milliseconds
 from batchplan._micro_batch import MicroBatch, Uint32s, restore_read_only
+from batchplan._plan_loads import NO_LOADS, LoadValues
 
 Output = TypeVar("Output")
 # Sequences of all passes that a notebook shows as a picture: a page of half a megabyte.

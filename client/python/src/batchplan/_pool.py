@@ -18,7 +18,8 @@ from batchplan._local import plan as plan_here
 from batchplan._options import PlanOptions, Selection
 from batchplan._micro_batch import MicroBatch
 from batchplan._plan import Plan
-from batchplan._request import Request, lengths_of, loads_of
+from batchplan._request import Request, lengths_of
+from batchplan._sequence_loads import SequenceLoads
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -67,9 +68,8 @@ class _Group(Generic[Item]):
     # Whose weights made it.
     step: int
     # Tokens that all of its items begin with.
-    prompt: int = 0
-    # By name, one a sequence.
-    loads: Mapping[str, Values] = dataclasses.field(default_factory=dict)
+    prompt: int
+    loads: SequenceLoads
     tokens: int = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
@@ -145,6 +145,8 @@ class Pool(Generic[Item]):
         step: int | None = None,
         prompt_length: int = 0,
         loads: Mapping[str, ArrayLike] | None = None,
+        load_items: Mapping[str, Sequence[ArrayLike]] | None = None,
+        kinds: ArrayLike | None = None,
     ) -> None:
         """Adds sequences that are trained together, such as the answers to one prompt, behind those that wait.
 
@@ -155,11 +157,12 @@ class Pool(Generic[Item]):
                 None: as many as batches were taken, which is one too many while the last one is trained.
             prompt_length: tokens that all of them begin with, so that a row computes these once
                 (MicroBatch.shared_tokens); 0: none.
-            loads: what each brings beside tokens, by name, as in PlanOptions: of all that waits the same names.
+            loads, load_items, kinds: what each brings beside tokens, as the loads, items and kinds of
+                PlanOptions: of all that waits the same names. A plan numbers items in the order of what waits.
 
         Raises:
-            InvalidRequest: there are none, not as many lengths or loads, one of 0 or below the prompt's, other
-                loads than those of what waits, or a step that the pool has not come to.
+            InvalidRequest: there are none, not as many lengths, loads or kinds, one of 0 or below the prompt's,
+                other loads than those of what waits, or a step that the pool has not come to.
         """
         kept = list(items)
         tokens = lengths_of(lengths).copy()
@@ -173,14 +176,12 @@ class Pool(Generic[Item]):
         if not 0 <= prompt <= tokens.min():
             raise InvalidRequest(f"prompt_length is {prompt}; must be 0 to {tokens.min()}, the least of lengths")
         made = None if step is None else whole("step", step)
+        own = SequenceLoads.of_options(len(kept), loads=loads, items=load_items, kinds=kinds)
         # What stands in the pool is not changed with the caller's arrays.
-        own = {name: values.copy() for name, values in loads_of(loads)}
-        for name, values in own.items():
-            if len(values) != len(kept):
-                raise InvalidRequest(f'load "{name}" has {len(values)} values; there are {len(kept)} items')
+        own = own.of(numpy.arange(len(kept)))
         with self._changed:
-            if self._groups and self._groups[0].loads.keys() != own.keys():
-                names, others = (sorted(one) or "none" for one in (own, self._groups[0].loads))
+            if self._groups and self._groups[0].loads.names != own.names:
+                names, others = (one.names or "none" for one in (own, self._groups[0].loads))
                 raise InvalidRequest(f"loads has {names}; what waits has {others}, and all must have the same")
             if made is not None and not 0 <= made <= self._step:
                 raise InvalidRequest(f"step is {made}; must be 0 to {self._step}, the pool's own")
@@ -206,7 +207,7 @@ class Pool(Generic[Item]):
                 that of others who take at the same time.
             plan: what makes the plan: the plan of a Client, with its job_id and step. It must not take from
                 this pool.
-            options: see PlanOptions; the pool has the lengths, groups, ages, prompts and loads.
+            options: see PlanOptions; the pool has the lengths, groups, ages, prompts, loads and kinds.
 
         Raises:
             InvalidRequest: there is not as much, even then, or no plan can be made; positions that it names
@@ -220,7 +221,7 @@ class Pool(Generic[Item]):
                 raise InvalidRequest(f"{name} is set; the pool decides it: leave it out")
         for name in ("loads", "items", "kinds"):
             if name in options:
-                raise InvalidRequest(f"{name} is set; a pool has loads alone: give them to add()")
+                raise InvalidRequest(f"{name} is set; the pool has what waits: give them to add()")
         for name in ("prompt_lengths", "shared_prefixes", "shared_with"):
             if name in options:
                 raise InvalidRequest(f"{name} is set; a pool shares prompts alone: give add() a prompt_length")
@@ -267,15 +268,13 @@ class Pool(Generic[Item]):
         prompts = [group.prompt for group in groups]
         if any(prompts):
             options = {**options, "prompt_lengths": numpy.repeat(numpy.asarray(prompts, numpy.uint32), sizes)}
-        if groups and groups[0].loads:
-            loads = {name: numpy.concatenate([one.loads[name] for one in groups]) for name in groups[0].loads}
-            options = {**options, "loads": loads}
+        loads = SequenceLoads.joined([group.loads for group in groups]).options() if groups else {}
         made = plan(
             numpy.concatenate(lengths) if lengths else (),
             group_ids=numpy.repeat(numpy.arange(len(groups), dtype=numpy.uint32), sizes),
             ages=numpy.repeat(numpy.asarray(ages, numpy.uint32), sizes),
             selection=which,
-            **options,
+            **{**options, **loads},
         )
         _check_whole(made, sizes)
         waiting = _waiting(groups, made)
@@ -304,7 +303,7 @@ class Pool(Generic[Item]):
                 discarded += [item for item, kept in zip(group.items, stays) if not kept]
                 items = [item for item, kept in zip(group.items, stays) if kept]
                 if items:
-                    loads = {name: values[stays] for name, values in group.loads.items()}
+                    loads = group.loads.of(stays)
                     left.append(_Group(items, group.lengths[stays], group.step, group.prompt, loads))
             self._groups = left
             self._note_change()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import reprlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from batchplan._checks import flag, members, text, whole
 from batchplan._errors import InvalidRequest
-from batchplan._loads import LoadValues, Values
+from batchplan._loads import NO_VALUES, items_of, loads_of
 from batchplan._options import (
     CostModel,
     DynamicContext,
@@ -24,14 +24,18 @@ from batchplan._options import (
     enum,
     without_none,
 )
+from batchplan._plan_loads import LoadValues
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Value = TypeVar("Value")
 _MOST = 2**32 - 1
-_NO_VALUES = numpy.empty(0, numpy.float64)
 _FLAGS = {bool, numpy.bool_}
+# Options with one entry a sequence.
+_OF_SEQUENCES = (
+    "group_ids", "ranks", "prompt_lengths", "shared_prefixes", "shared_with", "loads", "items", "kinds", "ages",
+)  # fmt: skip
 # Of protobuf's JSON, which has no numbers for these.
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
@@ -39,6 +43,8 @@ _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 class Request:
     """Attributes:
     lengths, group_ids: uint32, without a copy where they were that already.
+    items: by name of the load, those of each sequence.
+    shared_prefixes: uint32; those of prompts too.
     arrays: of the manifest, as the core takes them.
     item_sequences: the sequence of each item, by name of the load.
     load_values: what sequences and items have of each load.
@@ -62,7 +68,7 @@ class Request:
         self.lengths = lengths_of(lengths)
 
         def array(name: str, values: ArrayLike | None) -> NDArray[numpy.uint32]:
-            return _uint32(name, () if values is None else values)
+            return uint32_of(name, () if values is None else values)
 
         self.group_ids = array("group_ids", options.get("group_ids"))
         prefixes = array("shared_prefixes", options.get("shared_prefixes"))
@@ -72,20 +78,15 @@ class Request:
                 if options.get(name) is not None:
                     raise InvalidRequest(f"prompt_lengths and {name} are set; give one of them")
         loads = loads_of(options.get("loads"))
-        items = _items(options.get("items"), self.lengths)
+        items = items_of(options.get("items"), len(self.lengths))
         for name, _ in loads:
             if name in items:
                 raise InvalidRequest(f'loads and items both have "{name}"; its items add up to it')
-        self.item_sequences = {name: sequences for name, (sequences, _) in items.items()}
+        self.items, self.shared_prefixes = items, prefixes
+        self.item_sequences = {name: lists.sequences for name, lists in items.items()}
         self.load_values = LoadValues(
-            {
-                **dict(loads),
-                **{
-                    name: numpy.bincount(sequences, values, len(self.lengths)).astype(numpy.float64, copy=False)
-                    for name, (sequences, values) in items.items()
-                },
-            },
-            {name: values for name, (_, values) in items.items()},
+            {**dict(loads), **{name: lists.sums for name, lists in items.items()}},
+            {name: lists.values for name, lists in items.items()},
         )
         self.arrays = (
             self.lengths,
@@ -95,8 +96,8 @@ class Request:
             prefixes,
             array("shared_with", options.get("shared_with")),
             array("kinds", options.get("kinds")),
-            [*loads, *((name, _NO_VALUES) for name in items)],
-            [(name, sequences, values) for name, (sequences, values) in items.items()],
+            [*loads, *((name, NO_VALUES) for name in items)],
+            [(name, self.item_sequences[name], lists.values) for name, lists in items.items()],
         )
         cost = options.get("cost")
         fitted = isinstance(cost, str) and cost == "fitted"
@@ -157,6 +158,12 @@ class Request:
         return to_json(self.fields)
 
 
+def check_options(options: PlanOptions) -> None:
+    """Raises InvalidRequest for what is wrong whatever the sequences are."""
+    own: Any = {name: value for name, value in options.items() if name not in _OF_SEQUENCES}
+    Request((), **own)
+
+
 def _dynamic_context(asked: bool | DynamicContext | None) -> dict[str, int] | None:
     """The sizes of groups, as the wire contract has them; None where all are alike."""
     if isinstance(asked, DynamicContext):
@@ -194,10 +201,10 @@ def _plain(value: Any) -> Any:
 
 def lengths_of(lengths: ArrayLike) -> NDArray[numpy.uint32]:
     """As the core takes them, without a copy where they are so already."""
-    return _uint32("lengths", lengths)
+    return uint32_of("lengths", lengths)
 
 
-def _uint32(name: str, values: ArrayLike) -> NDArray[numpy.uint32]:
+def uint32_of(name: str, values: ArrayLike) -> NDArray[numpy.uint32]:
     is_list = isinstance(values, (list, tuple))
     try:
         array = numpy.asarray(values)
@@ -226,64 +233,6 @@ def _uint32(name: str, values: ArrayLike) -> NDArray[numpy.uint32]:
                 place = int(wrong.argmax())
                 raise InvalidRequest(f"manifest.{name}[{place}] is {array[place]}; must be 0 to {_MOST}")
     return numpy.ascontiguousarray(array, numpy.uint32)
-
-
-def _by_name(field: str, given: Any) -> dict[str, Any]:
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping):
-        raise InvalidRequest(f"{field} is {reprlib.repr(given)}; must be a mapping by name of the load")
-    return {text(f"a name of {field}", name): values for name, values in given.items()}
-
-
-def loads_of(given: Any) -> list[tuple[str, Values]]:
-    """Names and values, as the core takes them, without a copy where they are so already."""
-    return [
-        (name, _float64(f"manifest.loads[{place}].values", values))
-        for place, (name, values) in enumerate(_by_name("loads", given).items())
-    ]
-
-
-def _items(
-    given: Any, lengths: NDArray[numpy.uint32]
-) -> dict[str, tuple[NDArray[numpy.uint32], Values]]:
-    """By name of the load, the sequence of each item and its value."""
-    found = {}
-    for place, (name, lists) in enumerate(_by_name("items", given).items()):
-        where = f"manifest.items[{place}]"
-        if isinstance(lists, (str, bytes)) or not isinstance(lists, Iterable):
-            raise InvalidRequest(f"{where} is {reprlib.repr(lists)}; must be a list of lists, one a sequence")
-        arrays = [
-            _float64(f"{where}.values of sequence {sequence}", values)
-            for sequence, values in enumerate(lists)
-        ]
-        if len(arrays) != len(lengths):
-            raise InvalidRequest(
-                f"{where} has {len(arrays)} lists; must have {len(lengths)}, one a sequence"
-            )
-        sizes = [len(one) for one in arrays]
-        found[name] = (
-            numpy.repeat(numpy.arange(len(arrays), dtype=numpy.uint32), sizes),
-            numpy.concatenate(arrays) if arrays else _NO_VALUES,
-        )
-    return found
-
-
-def _float64(name: str, values: ArrayLike) -> Values:
-    is_list = isinstance(values, (list, tuple))
-    try:
-        array = numpy.asarray(values)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InvalidRequest(f"{name} is no array: {error}") from None
-    if array.ndim != 1:
-        raise InvalidRequest(f"{name} has {array.ndim} dimensions; it must have one")
-    if array.size == 0:
-        return _NO_VALUES
-    has_flags = is_list and not _FLAGS.isdisjoint(map(type, values))  # type: ignore[arg-type]
-    if array.dtype.kind not in "iuf" or has_flags:
-        dtype = "bool" if has_flags else array.dtype
-        raise InvalidRequest(f"{name} has dtype {dtype}; it must be of numbers")
-    return numpy.ascontiguousarray(array, numpy.float64)
 
 
 def _of_prompts(

@@ -8,7 +8,8 @@
 An optimizer step takes the sequences that it would take without: per_device_train_batch_size on every
 rank, gradient_accumulation_steps times. The plan says which of them make up each micro-batch on each rank,
 within the token budget, so that ranks have alike work. Epochs, checkpoints and the learning rate's
-schedule are the trainer's own, and each sequence comes once an epoch.
+schedule are the trainer's own. Each sequence comes once an epoch; of a mixture with proportions at most once, as the
+epoch ends with the first source that runs out.
 
 Rows that were packed beforehand, by SFTTrainer's packing=True or LLaMA-Factory's neat_packing, stay as they are, and
 are dealt by what the sequences in them cost: plan_batches(trainer), without max_tokens.
@@ -28,8 +29,8 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from batchplan._options import Pass, PlanOptions
-from batchplan._request import Request
+from batchplan._options import Pass, PlanOptions, load_costs
+from batchplan._request import check_options
 from batchplan.integrations._loss_weights import check_weights, weigh_losses
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
     from batchplan.torch._row_costs import PackedRows
     from typing_extensions import Unpack
 
-_TRAINERS_OWN = ("dp", "shuffle", "mini_batch_size", "allow_empty_microbatches")
+_TRAINERS_OWN = (
+    "dp", "shuffle", "mini_batch_size", "mini_batch_groups", "last_mini_batch", "allow_empty_microbatches",
+)  # fmt: skip
 _HOOKS = ("_get_train_sampler", "get_train_dataloader")
 
 
@@ -84,7 +87,9 @@ def plan_batches(
             memory shows at once. That epoch is planned before training for it. Not in a trainer that generates.
         options: see batchplan.PlanOptions. max_tokens, of a micro-batch on one rank, is such that
             gradient_accumulation_steps of them have room for a rank's part of every global batch; `passes`
-            in its place says more of micro-batches, and only the first one counts. Of packed rows, a micro-batch
+            in its place says more of micro-batches, and only the first one counts. `loads`, `items` and `kinds` have
+            one entry for each sequence of the training dataset; of padded ones, loads can be limited, and cost
+            nothing. Of packed rows, a micro-batch
             has at most per_device_train_batch_size, or, where one of these two is given, as many as BatchSampler
             says. `seed` is args.data_seed or args.seed unless given. `synchronization` is "accumulated" under
             DDP, which meets once a step, and "lockstep" elsewhere, unless given.
@@ -103,10 +108,18 @@ def plan_batches(
     for name in _TRAINERS_OWN:
         if options.get(name) is not None:
             raise ValueError(f"{name} is given; it is the trainer's to say: leave it out")
+    if options.get("prompt_lengths") is not None:
+        raise ValueError("prompt_lengths is given; a trainer lays every sequence whole: leave it out")
     if padded is not None and options.get("passes") is not None:
         raise ValueError(f"padded is {padded}, and passes is given, whose scan says so: leave it out")
     # What is wrong with them is wrong for any lengths. Packed rows need no budget.
-    Request([], **(options if _has_budget(options) else {**options, "max_tokens": 1}))
+    check_options(options if _has_budget(options) else {**options, "max_tokens": 1})
+    for place, one in enumerate(load_costs(options.get("cost"))):
+        if one.dealt:
+            raise ValueError(
+                f'cost.loads[{place}], of "{one.load}", is dealt; a trainer computes on each rank what its own '
+                "sequences bring: set separate in its place"
+            )
     is_class = isinstance(trainer, type)
     owner = trainer if is_class else type(trainer)
     if generates(owner):
@@ -116,7 +129,7 @@ def plan_batches(
         }  # fmt: skip
         for name in (name for name, is_given in given.items() if is_given):
             raise ValueError(f"{name} is given; {owner.__name__} generates what it trains on: leave it out")
-        Request([], **options)
+        check_options(options)
         plan_generation(trainer, padded, options)
         return
     if not issubclass(owner, transformers.Trainer):
@@ -248,7 +261,9 @@ def _planned_sampler(
                 f"equal_counts is True, and the training dataset has {count} entries, no multiple of the "
                 f"{global_batch} of a global batch: set dataloader_drop_last=True"
             )
-        first, *others = options.get("passes") or [Pass(options.pop("max_tokens"))]
+        first, *others = options.get("passes") or [
+            Pass(options.pop("max_tokens"), limits=options.pop("limits", None))
+        ]
         each = dataclasses.replace(first, max_sequences=args.per_device_train_batch_size)
         options["passes"] = [each, *others]
     with in_trainers_words():
@@ -366,14 +381,14 @@ def _lay_out(options: PlanOptions, collator: Any, padded: bool | None) -> None:
     if passes is not None:
         return
     multiple = getattr(collator, "pad_to_multiple_of", None) or 1
-    budget = options.pop("max_tokens")
+    budget, limits = options.pop("max_tokens"), options.pop("limits", None)
     if padded is None:
         padded = not _flattens(collator)
     if padded:
-        options["passes"] = [Pass(budget, length_multiple=multiple, scan="optimal")]
+        options["passes"] = [Pass(budget, length_multiple=multiple, scan="optimal", limits=limits)]
     else:
         # The row's end is padded, and rows are no longer for others, whatever the preset has.
-        options["passes"] = [Pass(budget // multiple * multiple, rows="none")]
+        options["passes"] = [Pass(budget // multiple * multiple, rows="none", limits=limits)]
 
 
 def _has_budget(options: PlanOptions) -> bool:

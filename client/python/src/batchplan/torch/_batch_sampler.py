@@ -80,16 +80,16 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
         Args:
             lengths: tokens of each sequence of the dataset; or of each row that was packed beforehand, a list of
                 those of the sequences in it. Of such a dataset everything that is said here of sequences
-                holds for rows, and plan() has a row's cost, in a unit of its own, for its length.
+                holds for rows. In plan() a row is a sequence of its width, and its cost the load "cost".
             batch_size: sequences of a global batch, over all ranks; or a schedule by which they grow as training goes
                 on. Epochs then differ in steps.
             rank: data-parallel, of options' dp.
             drop_last: leave out what does not fill a global batch at the epoch's end, and, where the last
                 global batch can't be divided among the ranks, the sequences that are too many for that: fewer
                 than ranks, or than ranks times microbatch_count_multiple.
-            microbatches_per_step: of each rank in every global batch, or with mini_batch_size in every
-                mini-batch. That they are enough is tried at the beginning of each epoch, with effort="fast" for
-                some 2 us a sequence, and with more where that finds no plan.
+            microbatches_per_step: of each rank in every global batch, or with mini_batch_size or mini_batch_groups
+                in every mini-batch. That they are enough is tried at the beginning of each epoch, with
+                effort="fast" for some 2 us a sequence, and with more where that finds no plan.
             window: global batches, one after the other, that exchange sequences: long ones come together,
                 where ranks wait for none of them alone, and every sequence is trained once an epoch, at most
                 window - 1 global batches from where the shuffled order has it. Of a window, the first
@@ -103,26 +103,30 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
                 stay together, each has one source, all have the same number of sequences, which divides
                 batch_size, and shares are in whole groups. Not with a window.
             largest_first: the first epoch begins with the global batch that has the largest micro-batch, in tokens
-                with padding, and among equals the costliest, so that too little memory shows at once. The others keep
-                their order, and other epochs theirs. The whole first epoch is planned at once for that. Not with a
-                batch size that grows.
-            options: see PlanOptions; of passes, the first one counts, and group_ids has one for each
-                sequence of the dataset. Of packed rows, a micro-batch has as many as max_tokens holds of the
-                widest one, and at most a pass's max_sequences; options that are about tokens, or about ranks that
-                share a row, are refused. `shuffle`, here True unless said otherwise, and `seed` are those
-                of the dataset's order, another one every epoch. Where `groups` stay together, these are
-                shuffled as one, and a global batch ends with the group that ends nearest to batch_size.
-                With allow_empty_microbatches ranks that have too few sequences get [], which
-                DummyBatchCollator makes tensors of. overlong="drop" leaves sequences out of the dataset;
-                "truncate" is not possible, as a position does not say where to cut, nor are `ranks`, which a
-                sampler decides, nor `selection` and `ages`: it gives out all. Nor are shared prefixes: it gives out
-                positions, and not what a row has already.
+                with padding, and among equals the costliest, so that too little memory shows at once; where the cost
+                model has loads, the costliest with these. The others keep their order, and other epochs theirs. The
+                whole first epoch is planned at once for that. Not with a batch size that grows.
+            options: see PlanOptions; of passes, the first one counts, and group_ids, prompt_lengths, loads, items and
+                kinds have one entry for each sequence of the dataset, of which every plan gets its part. Of packed
+                rows, a micro-batch has as many as max_tokens holds of the widest one, and at most a pass's max_sequences;
+                options that are about tokens, or about ranks that share a row, are refused. `shuffle`, here True unless
+                said otherwise, and `seed` are those of the dataset's order, another one every epoch. Where `groups`
+                stay together, these are shuffled as one, and a global batch ends with the group that ends nearest to
+                batch_size; with mini_batch_groups it ends with a whole mini-batch, or the dataset's last one. Where
+                kinds_per_slot asks for it, global batches that have too few of a kind exchange sequences with their
+                neighbours, but not in a mixture. With allow_empty_microbatches ranks that have too few sequences get
+                [], which DummyBatchCollator makes tensors of. overlong="drop" leaves sequences out of the dataset;
+                "truncate" is not possible, as a position does not say where to cut, nor are `ranks`, which a sampler
+                decides, nor `selection` and `ages`: it gives out all. It gives out positions: what a row has of a
+                prompt already (prompt_lengths), and where items that are dealt go, is in plan(), whose items are
+                those of the global batch. Prompts are those of groups; other shared prefixes are refused.
 
         Raises:
             ValueError: batch_size is below one sequence for each rank and micro-batch, there is no such rank,
-                no global batch can be had, no global batch holds a group that stays together, a window is asked
-                for with mini_batch_size or a mixture, more than microbatches_per_step are needed, a mixture has not
-                one source a sequence or not one proportion a source, or groups can't hold it.
+                no global batch can be had, no global batch holds a group that stays together, mini_batch_groups do
+                not divide the groups, a window is asked for with mini-batches or a mixture, more than
+                microbatches_per_step are needed, a mixture has not one source a sequence or not one proportion a
+                source, or groups can't hold it.
             InvalidRequest: a sequence is too long, or the sequences can't be divided among the ranks.
         """
         self._batches = GlobalBatches(

@@ -27,10 +27,8 @@ class Capacity:
 
     @classmethod
     def of(cls, options: PlanOptions, ranks: int, microbatches_per_step: int | None) -> Capacity:
-        """That of these options, which have a budget."""
-        passes = options.get("passes")
-        budgets = [options["max_tokens"]] if passes is None else [one.max_tokens for one in passes]
-        wholes = tuple(whole("max_tokens", one) for one in budgets)
+        """That of these options, which have passes."""
+        wholes = tuple(whole("max_tokens", one.max_tokens) for one in options["passes"])
         return cls(ranks, wholes, microbatches_per_step)
 
     @classmethod
@@ -56,15 +54,9 @@ class Capacity:
 
     def applied(self, options: PlanOptions) -> PlanOptions:
         """Options that have another one, with this one."""
-        changed: PlanOptions = {**options, "dp": self.dp}
-        passes = options.get("passes")
-        if passes is None:
-            changed["max_tokens"] = self.max_tokens[0]
-        else:
-            changed["passes"] = [
-                dataclasses.replace(one, max_tokens=budget) for one, budget in zip(passes, self.max_tokens)
-            ]
-        return changed
+        passes = zip(options["passes"], self.max_tokens)
+        budgets = [dataclasses.replace(one, max_tokens=budget) for one, budget in passes]
+        return {**options, "dp": self.dp, "passes": budgets}
 
     def differences(self, saved: Capacity) -> str:
         """What differs from another one, as an error says it."""

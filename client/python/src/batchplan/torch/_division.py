@@ -7,8 +7,10 @@ import dataclasses
 import numpy
 
 from batchplan._errors import InvalidRequest
-from batchplan._options import DEFAULT_COST, CostModel
+from batchplan._micro_batch import MicroBatch
+from batchplan._options import DEFAULT_COST, CostModel, load_costs
 from batchplan._plan import PassPlan
+from batchplan._sequence_loads import SequenceLoads
 from batchplan.torch._batch_planner import BatchPlanner, Positions
 from batchplan.torch._capacity import Capacity
 from batchplan.torch._epochs import Epochs
@@ -88,7 +90,9 @@ class Division:
         """The global batch of the first epoch that has the largest micro-batch, the first one among equals."""
         most, found = (-1.0, -1.0), 0
         for step in range(self.steps_of(0)):
-            size = _largest_of(self.planner.plan(self._at(step)).passes[0], self.planner.options.get("cost"))
+            batch = self._at(step)
+            plan, loads = self.planner.plan(batch).passes[0], self.planner.loads(batch)
+            size = _largest_of(plan, self.planner.options.get("cost"), loads)
             if size > most:
                 most, found = size, step
         return found
@@ -114,7 +118,6 @@ class Division:
             return batches
         sequences = numpy.concatenate(batches[:full])
         options = self.planner.options_of(sequences).copy()
-        options.pop("max_tokens", None)
         options.pop("order", None)
         options["passes"] = [dataclasses.replace(self.planner.passes[0], ignore_mini_batches=False)]
         options["effort"] = "fast"
@@ -179,14 +182,30 @@ class Former:
     capacities: list[tuple[int, Capacity]]
 
 
-def _largest_of(plan: PassPlan, cost: CostModel | str | None) -> tuple[float, float]:
-    """The tokens of the largest micro-batch, padding included; and the most that one of so many costs."""
-    offsets = plan.microbatch_offsets.astype(numpy.int64)
-    tokens = plan.row_widths.astype(numpy.int64)
-    if plan.padded:
-        tokens = tokens * numpy.diff(offsets)
+def _largest_of(
+    plan: PassPlan, cost: CostModel | str | None, loads: SequenceLoads
+) -> tuple[float, float]:
+    """The tokens of the largest micro-batch, padding included; and the most that one of so many costs. Where loads
+    cost, the costliest is the largest, and tokens are not told."""
     model = cost if isinstance(cost, CostModel) else DEFAULT_COST
-    costs = numpy.append(0, model.of_sequences(plan.sequence_lengths)).cumsum()
-    of_each = costs[offsets[1:]] - costs[offsets[:-1]]
-    most = tokens.max()
-    return float(most), float(of_each[tokens == most].max())
+    found = (0.0, 0.0)
+    for rank in range(plan.data_parallel):
+        for one in plan.rank(rank):
+            tokens = 0 if model.loads else one.width * (len(one) if one.padded else 1)
+            found = max(found, (float(tokens), _cost_of(one, model, loads)))
+    return found
+
+
+def _cost_of(one: MicroBatch, model: CostModel, loads: SequenceLoads) -> float:
+    """What it costs its rank, with what that computes of the items of others."""
+    total = float(model.of_sequences(one.lengths).sum())
+    if one.shared_tokens is not None:
+        shared = model.of_sequences(one.shared_tokens) - model.per_sequence
+        total -= float(shared.sum())
+    sums = loads.sums()
+    for load in load_costs(model):
+        values = sums[load.load][one.indices]
+        if load.dealt:
+            values = loads.items[load.load].values[one.dealt[load.load].received]
+        total += load.per_unit * float(values.sum())
+    return total

@@ -12,6 +12,7 @@ from batchplan.torch._batch_planner import BatchPlanner, Positions
 from batchplan.torch._epoch import Epoch, UndividableError
 from batchplan.torch._epoch_sizes import Ends, EpochSizes, evened
 from batchplan.torch._exchange import Exchange
+from batchplan.torch._mini_batches import MiniBatches
 from batchplan.torch._mixture import SourceShares
 
 # Orders of an epoch that are tried where groups stay together.
@@ -42,7 +43,7 @@ class Epochs:
         positions: Positions,
         *,
         sizes: Sequence[EpochSizes],
-        mini_batch: int,
+        mini_batches: MiniBatches,
         group_of: Positions | None,
         shares: SourceShares | None,
         seed: int,
@@ -53,7 +54,7 @@ class Epochs:
         Args:
             positions: of the sequences in the dataset.
             sizes: of all epochs; each has a global batch at least.
-            mini_batch: sequences of a mini-batch; 0: a global batch is one.
+            mini_batches: of each global batch.
             group_of: of each position, the number of its group, which no batch may tear; None: none has one.
             shares: the sources of a mixture, by position; None: there is none.
 
@@ -62,13 +63,13 @@ class Epochs:
         """
         self._planner = planner
         self._positions = positions
-        self._sizes, self._mini_batch = sizes, mini_batch
+        self._sizes, self._mini_batches = sizes, mini_batches
         self._group_of, self._shares = group_of, shares
         self._seed, self._shuffle, self._drop_last = seed, shuffle, drop_last
         # Whether batches may differ in size.
-        self._moves = planner.microbatches is None and not mini_batch and group_of is None and shares is None
+        self._moves = planner.microbatches is None and not mini_batches and group_of is None and shares is None
         self._exchange = Exchange(
-            planner, positions, mini_batch=mini_batch, group_of=group_of, shares=shares, moves=self._moves
+            planner, positions, mini_batches=mini_batches, group_of=group_of, shares=shares, moves=self._moves
         )
         # Sequences of each source in each batch, and the first epoch, by place in sizes.
         self._counts = [shares.counts(one.ends) for one in sizes] if shares is not None else []
@@ -145,7 +146,7 @@ class Epochs:
             batches = self._shares.evened(self._positions, batches, self._planner.least)
         order = numpy.concatenate(batches)
         ends = numpy.cumsum([len(one) for one in batches])
-        if self._shares is None and not self._mini_batch:
+        if self._shares is None and not self._mini_batches:
             ends = evened(ends, self._planner.least, self._group_of is not None)
             if self._group_of is not None:
                 ends = self._ends_of_groups(epoch, order, ends)
@@ -177,16 +178,36 @@ class Epochs:
         last[group_of] = places
         # Where no group has begun that has not ended.
         borders = numpy.flatnonzero(numpy.maximum.accumulate(last[group_of]) == places) + 1
-        upper = numpy.searchsorted(borders, nominal)
+        mini_batches = self._mini_batches
+        if mini_batches.of_groups:
+            borders = self._borders_of_mini_batches(order, borders)
+        upper = numpy.minimum(numpy.searchsorted(borders, nominal), len(borders) - 1)
         later = borders[upper]
         earlier = numpy.where(upper > 0, borders[upper - 1], 0)
-        ends = numpy.where(later - nominal <= nominal - earlier, later, earlier)
-        torn = ends != nominal if self._mini_batch else numpy.diff(ends, prepend=0) <= 0
+        is_later = later - nominal <= nominal - earlier
+        if mini_batches.of_groups:
+            # Each has one at least.
+            steps = numpy.arange(len(nominal))
+            which = numpy.maximum.accumulate(upper - ~is_later - steps) + steps
+            which = numpy.minimum(which, len(borders) - len(nominal) + steps)
+            ends = numpy.where(which < 0, 0, borders[which])
+        else:
+            ends = numpy.where(is_later, later, earlier)
+        torn = ends != nominal if mini_batches.sequences else numpy.diff(ends, prepend=0) <= 0
         if torn.any():
             step = int(torn.argmax())
             batch = Epoch(order, nominal, False).batch(step)
             raise UndividableError(epoch, step, batch, is_torn=True)
         return ends
+
+    def _borders_of_mini_batches(self, order: Positions, borders: Positions) -> Positions:
+        """Those behind as many groups as whole mini-batches have. What is left behind the last one is a smaller
+        mini-batch, or no part of the epoch."""
+        firsts = numpy.unique(self._groups_of(order), return_index=True)[1]
+        # Of each border, the groups before it.
+        ended = numpy.searchsorted(numpy.sort(firsts), borders)
+        whole = borders[ended % self._mini_batches.size == 0]
+        return whole if self._mini_batches.is_exact else numpy.union1d(whole, borders[-1:])
 
     def _groups_of(self, positions: Positions) -> Positions:
         """The group of each, by number."""
@@ -249,11 +270,11 @@ class Epochs:
     def _with_shortest_last(self, order: Positions, begin: int, count: int) -> Positions:
         """With so many of the shortest sequences behind `begin`, in exchange for the longest there."""
         ascending = numpy.sort(order)
-        shortest = ascending[self._planner.tokens(ascending).argsort(kind="stable")[:count]]
+        shortest = ascending[self._planner.sizes(ascending).argsort(kind="stable")[:count]]
         is_short = numpy.isin(order, shortest)
         before = numpy.flatnonzero(is_short[:begin])
         behind = begin + numpy.flatnonzero(~is_short[begin:])
-        lengths = self._planner.tokens(order[behind])
+        lengths = self._planner.sizes(order[behind])
         behind = behind[(-lengths).argsort(kind="stable")[: len(before)]]
         before = before[: len(behind)]
         exchanged = order.copy()

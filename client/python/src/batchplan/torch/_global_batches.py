@@ -16,16 +16,21 @@ from batchplan._request import Request
 from batchplan.torch._batch_planner import BatchPlanner, MoreNeededError, Positions
 from batchplan.torch._batch_size_schedule import BatchSizeSchedule
 from batchplan.torch._capacity import Capacity
+from batchplan.torch._dataset import OF_SEQUENCES, Dataset
 from batchplan.torch._division import ContinuedDivision, Division, Former
 from batchplan.torch._epoch_sizes import sizes_of_epochs
 from batchplan.torch._epoch import UndividableError
 from batchplan.torch._epochs import Epochs
-from batchplan.torch._identity import capacity_of, check_alike, flat, parts_of, planned_as
+from batchplan.torch._identity import capacity_of, check_alike, flat, parts_of
+from batchplan.torch._mini_batches import MiniBatches
 from batchplan.torch._mixture import Mixture, SourceShares
 from batchplan.torch._row_costs import PackedRows, packed_rows
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+# Of refusals that fewer sequences, or fewer ranks, may mend, what they name.
+_OF_RANKS = ("data_parallel", "mini_batches.size", "mini_batches.group_count")
 
 
 class GlobalBatches:
@@ -58,13 +63,13 @@ class GlobalBatches:
         if options.get("passes") is not None:
             self._given["passes"] = members("passes", options["passes"], Pass)
         self._rows = packed_rows(lengths)
-        for name in ("loads", "items", "kinds", "prompt_lengths", "shared_prefixes", "shared_with"):
-            if options.get(name) is not None:
-                raise ValueError(f"{name} is set, which samplers do not plan by; plan each global batch by itself")
-        # Of packed rows, what a row costs is its length.
-        planned, self._options = (lengths, self._given) if self._rows is None else self._rows.planned(self._given)
-        whole_dataset = Request(planned, **self._options)  # type: ignore[arg-type]
-        self._lengths, self._group_ids = whole_dataset.lengths, whole_dataset.group_ids
+        planned = lengths if self._rows is None else self._rows.widths
+        of_rows = self._given if self._rows is None else self._rows.planned(self._given)
+        whole_dataset = Request(planned, **of_rows)  # type: ignore[arg-type]
+        self._dataset = Dataset(whole_dataset, of_rows)
+        if self._given.get("max_tokens") is not None:
+            only = Pass(self._given.pop("max_tokens"), limits=self._given.pop("limits", None))
+            self._given["passes"] = [only]
         if not isinstance(batch_size, BatchSizeSchedule):
             batch_size = whole("batch_size", batch_size)
             if batch_size < 1:
@@ -78,11 +83,9 @@ class GlobalBatches:
         self._window = whole("window", window)
         self._mixture = mixture
         self._largest_first = flag("largest_first", largest_first)
-        # Of the first pass; 0: a global batch is one.
-        passes = self._options.get("passes")
-        self._mini_batch = whole("mini_batches.size", options.get("mini_batch_size") or 0)
-        if passes and passes[0].ignore_mini_batches:
-            self._mini_batch = 0
+        # Of the first pass.
+        ignored = self._given["passes"][0].ignore_mini_batches
+        self._mini_batches = MiniBatches(0, False, True) if ignored else MiniBatches.of(options)
         self.ranks = whole_dataset.ranks
         self._check(options)
         if microbatches_per_step is not None:
@@ -97,21 +100,20 @@ class GlobalBatches:
             self._refuse(error)
         stages = self._schedule.stages
         self.identity: dict[str, Any] = {
-            "sequences": len(self._lengths),
+            "sequences": len(self._dataset.lengths),
             "batch_size": stages[0][1] if len(stages) == 1 else [list(stage) for stage in stages],
             "shuffle": self._shuffle,
             "seed": self._seed,
             "drop_last": self._drop_last,
             "dp": self.ranks,
-            "planned_as": planned_as(whole_dataset),
+            "planned_as": {**flat("", whole_dataset.fields), **self._dataset.digests()},
             "microbatches_per_step": self.microbatches_per_step,
             "window": self._window if self._window > 1 else None,
             "mixture": None if self._own.shares is None else self._own.shares.identity,
             "largest_first": self._largest_first or None,
         }
         if self._rows is not None:
-            of_rows = {**flat("", Request([], **self._given).fields), **self._rows.identity(self._given)}
-            self.identity["planned_as"] = {"group_ids": self.identity["planned_as"]["group_ids"], **of_rows}
+            self.identity["planned_as"] = self._rows.identity(self._given, self.identity["planned_as"])
         # Where a saved state goes on, amid an epoch that another capacity divided: which epoch, and how.
         self._adopted: Former | None = None
         self._number = 0
@@ -123,10 +125,11 @@ class GlobalBatches:
         """Raises ValueError for arguments that no sampler takes, or not together."""
         if self._window < 1:
             raise ValueError(f"window is {self._window}; must be at least 1")
-        if self._window > 1 and self._mini_batch:
+        if self._window > 1 and self._mini_batches:
+            name = "mini_batch_groups" if self._mini_batches.of_groups else "mini_batch_size"
             raise ValueError(
-                f"window is {self._window}, of global batches that are one mini-batch each; mini_batch_size is "
-                f"{self._mini_batch}: leave one of them out"
+                f"window is {self._window}, of global batches that are one mini-batch each; {name} is "
+                f"{self._mini_batches.size}: leave one of them out"
             )
         if not 0 <= self._rank < self.ranks:
             raise ValueError(f"rank is {self._rank}; must be 0 to {self.ranks - 1}")
@@ -134,26 +137,15 @@ class GlobalBatches:
             raise ValueError(f"seed is {self._seed}; must be at least 0")
         if options.get("ranks") is not None:
             raise ValueError("ranks is set; a sampler decides which rank has a sequence: leave it out")
-        for name in ("selection", "ages"):
+        for name in ("selection", "ages", "shared_prefixes", "shared_with"):
             if options.get(name) is not None:
-                raise ValueError(
-                    f"{name} is set; a sampler gives out every sequence once an epoch: leave it out"
-                )
-        for name in ("prompt_lengths", "shared_prefixes", "shared_with"):
-            if options.get(name) is not None:
-                raise ValueError(
-                    f"{name} is set; a sampler gives out sequences, and not what they share: leave it out"
-                )
+                raise ValueError(f"{name} is set; a sampler gives out all sequences, in any order: leave it out")
         if options.get("dynamic_cp"):
             raise ValueError(
                 "dynamic_cp is set; a sampler gives out sequences, and not which ranks share them: leave it out"
             )
         if options.get("overlong") == "truncate":
             raise ValueError('overlong is "truncate"; a sampler yields whole sequences: cut them before')
-        if len(self._group_ids) not in (0, len(self._lengths)):
-            raise ValueError(
-                f"group_ids has {len(self._group_ids)} entries; lengths has {len(self._lengths)}"
-            )
         if self._window > 1 and self._mixture is not None:
             raise ValueError(
                 f"window is {self._window}, of global batches that exchange sequences, and mixture is set, whose "
@@ -167,24 +159,26 @@ class GlobalBatches:
 
     def _check_least(self) -> None:
         """Raises ValueError where a global batch has too few sequences in any case."""
-        least, fewest = self._planner.least, self._mini_batch or self._schedule.smallest
+        size = self._mini_batches.sequences
+        least, fewest = self._planner.least, size or self._schedule.smallest
         if fewest < least:
-            name = "mini_batch_size" if self._mini_batch else "batch_size"
-            per_rank = f"{least // self.ranks} micro-batch" + ("es" if least > self.ranks else "")
+            name = "mini_batch_size" if size else "batch_size"
+            each = self._planner.each
+            per_rank = least // each // self.ranks
+            rows = f"{per_rank} micro-batch" + ("es of " if per_rank > 1 else " of ")
+            rows += "one sequence" if each == 1 else f"{each} sequences"
             raise ValueError(
-                f"{name} is {fewest}; must be at least {least}, for {per_rank} of one sequence on each of "
-                f"{self.ranks} ranks: allow_empty_microbatches=True gives ranks empty ones"
+                f"{name} is {fewest}; must be at least {least}, for {rows} on each of {self.ranks} ranks: "
+                "allow_empty_microbatches=True gives ranks empty ones"
             )
 
     def _planner_of(self, capacity: Capacity) -> BatchPlanner:
         options = capacity.applied(self._given)
-        lengths = self._lengths
         if self._rows is not None:
-            lengths, options = self._rows.planned(options)
-        options.pop("group_ids", None)
-        return BatchPlanner(
-            lengths, self._group_ids, options, ranks=capacity.dp, microbatches=capacity.microbatches_per_step
-        )
+            options = self._rows.planned(options)
+        for name in OF_SEQUENCES:
+            options.pop(name, None)  # type: ignore[misc]
+        return BatchPlanner(self._dataset, options, ranks=capacity.dp, microbatches=capacity.microbatches_per_step)
 
     def _divided(self, planner: BatchPlanner) -> Division:
         """The epochs, as a planner divides them.
@@ -195,22 +189,23 @@ class GlobalBatches:
         """
         positions = planner.kept()
         planner.check_longest(positions, self._schedule.largest)
+        mini_batches, group_ids = MiniBatches.of(planner.options), self._dataset.group_ids
         # Of each position that is kept, its group by number; None: groups may be torn.
         group_of: Positions | None = None
-        if len(self._group_ids) and planner.options.get("groups") not in (None, "ignore"):
-            group_of = numpy.unique(self._group_ids[positions], return_inverse=True)[1]
+        if len(group_ids) and (planner.options.get("groups") not in (None, "ignore") or mini_batches.of_groups):
+            group_of = numpy.unique(group_ids[positions], return_inverse=True)[1]
+        mini_batches.check(0 if group_of is None else int(group_of.max(initial=-1)) + 1, self._drop_last)
         shares: SourceShares | None = None
         if self._mixture is not None:
-            shares = SourceShares(self._mixture, positions, len(self._lengths), group_of)
+            shares = SourceShares(self._mixture, positions, len(self._dataset.lengths), group_of)
             shares.check([size for _, size in self._schedule.stages])
         count = len(positions) if shares is None else shares.count
-        mini_batch = whole("mini_batches.size", planner.options.get("mini_batch_size") or 0)
         sizes = sizes_of_epochs(
             count,
             self._schedule,
             least=planner.least,
             drop_last=self._drop_last,
-            keeps_sizes=mini_batch > 0,
+            keeps_sizes=mini_batches.sequences > 0,
             is_grouped=group_of is not None,
         )
         if shares is not None:
@@ -225,7 +220,7 @@ class GlobalBatches:
             planner,
             positions,
             sizes=sizes,
-            mini_batch=mini_batch,
+            mini_batches=mini_batches,
             group_of=group_of,
             shares=shares,
             seed=self._seed,
@@ -242,8 +237,7 @@ class GlobalBatches:
         if error.is_torn:
             raise ValueError(
                 f"batch_size is {error.batch_size}; {where} would end within group "
-                f"{self._group_ids[error.batch[-1]]}, and groups is "
-                f'"{self._options["groups"]}": it must hold whole groups'
+                f"{self._dataset.group_ids[error.batch[-1]]}, and {self._stays()}: it must hold whole groups"
             ) from None
         ways_out = (
             "drop_last=True leaves out what can't be divided at an epoch's end, and "
@@ -258,8 +252,10 @@ class GlobalBatches:
         try:
             self._planner.plan(error.batch)
         except InvalidRequest as refused:
+            if "kinds_per_slot" in str(refused):
+                raise InvalidRequest(f"{refused}. It is {where}, and no order of the epoch is without such") from None
             # Others are of what no ranks and no order would hold.
-            if not any(name in str(refused) for name in ("data_parallel", "mini_batches.size")):
+            if not any(name in str(refused) for name in _OF_RANKS):
                 raise
             raise InvalidRequest(f"{refused}. It is {where}: {ways_out}") from None
         except MoreNeededError as refused:
@@ -268,6 +264,12 @@ class GlobalBatches:
                 "rank: raise it or max_tokens, or lower batch_size"
             ) from None
         raise InvalidRequest(f"batch_size is {error.batch_size}; {where} can't be divided: {ways_out}")
+
+    def _stays(self) -> str:
+        """What has groups stay together."""
+        if self._mini_batches.of_groups:
+            return f"mini_batch_groups is {self._mini_batches.size}"
+        return f'groups is "{self._given["groups"]}"'
 
     def _division(self, epoch: int) -> Division | ContinuedDivision:
         """What says which sequences are in the global batches of an epoch."""
@@ -302,7 +304,7 @@ class GlobalBatches:
                 amid, or it can't divide the global batches that are left.
         """
         saved = capacity_of(state)
-        if saved.max_tokens != self._capacity.max_tokens and self._options.get("overlong") == "drop":
+        if saved.max_tokens != self._capacity.max_tokens and self._given.get("overlong") == "drop":
             if not numpy.array_equal(self._planner_of(saved).kept(), self._own.positions):
                 raise ValueError(
                     f'{self._capacity.differences(saved)}, and overlong is "drop": other sequences are too long'
@@ -393,6 +395,6 @@ class GlobalBatches:
         steps = range(first, division.steps_of(epoch))
         if number is None:
             return sum(len(self.microbatches(epoch, step)) for step in steps)
-        if not self._mini_batch:
+        if not self._mini_batches:
             return number * len(steps)
-        return number * (sum(len(division.batch(epoch, step)) for step in steps) // self._mini_batch)
+        return number * sum(self._planner.mini_batches(division.batch(epoch, step)) for step in steps)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import Any
 
 from batchplan._checks import whole
-from batchplan._request import Request
 from batchplan.torch._capacity import Capacity
 
 # Of options that are not called as their fields in a request.
@@ -24,18 +22,13 @@ _NAMES = {
     "mini_batches.seed": "seed",
     "mini_batches.groups": "groups",
     "mini_batches.max_delay": "max_delay",
+    "mini_batches.group_count": "mini_batch_groups",
+    "mini_batches.last": "last_mini_batch",
     "manifest.pad_to": "pad_to",
 }
 _BUDGET = re.compile(r"max_tokens|passes\[\d+\]\.max_tokens_per_microbatch")
 # What is known only as whether it is the same.
-_DIGESTS = ("lengths", "group_ids", "sources")
-
-
-def planned_as(dataset: Request) -> dict[str, Any]:
-    """What plans depend on beside the seed, by option."""
-    arrays = {"lengths": dataset.lengths, "group_ids": dataset.group_ids}
-    digests = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in arrays.items()}
-    return {**flat("", dataset.fields), **digests}
+_DIGESTS = ("lengths", "group_ids", "prompt_lengths", "loads", "items", "kinds", "sources")
 
 
 def flat(where: str, value: Any) -> dict[str, Any]:
@@ -74,7 +67,7 @@ def check_alike(identity: dict[str, Any], state: dict[str, Any]) -> None:
 def _check(name: str, now: Any, then: Any) -> None:
     if now == then:
         return
-    if name in _DIGESTS and "unset" not in (now, then):
+    if name in _DIGESTS:
         raise ValueError(f"{name} are not those of when the state was saved")
     raise ValueError(f"{name} is {now}; it was {then} when the state was saved")
 

@@ -1,8 +1,7 @@
 """Rows that were packed beforehand, planned by what the sequences in them cost.
 
-Such rows are almost alike in width, but not in cost, since attention stays within each sequence. The planner knows
-sequences by their lengths alone. So a row's cost, in whole numbers, is given to it as a length, with a cost model
-that is linear in it; and what bounds a micro-batch is a number of rows, in place of tokens.
+Such rows are almost alike in width, but not in cost, since attention stays within each sequence. To the planner a row
+is a sequence of its width, and what it costs is a load, beside which tokens cost nothing.
 """
 
 from __future__ import annotations
@@ -18,20 +17,24 @@ from numpy.typing import ArrayLike, NDArray
 from batchplan._checks import members, whole
 from batchplan._errors import InvalidRequest
 from batchplan._local import plan as make_plan
-from batchplan._options import DEFAULT_COST, CostModel, Pass, PlanOptions
-from batchplan._request import Request
+from batchplan._options import DEFAULT_COST, CostModel, LoadCost, Pass, PlanOptions, load_costs
+from batchplan._request import Request, check_options
+from batchplan.torch._dataset import OF_SEQUENCES
+from batchplan.torch._identity import flat
 
 _INT32_MOST = 2**31 - 1
-# What the most costly row is as a length: costs keep six digits.
-_FINEST = 2**20
+# The load that is a row's cost.
+_COST = "cost"
 # What is the same of rows as of sequences.
 _TAKEN = (
     "max_tokens", "passes", "preset", "dp", "shuffle", "seed", "cost", "synchronization", "effort", "group_ids",
-    "groups", "mini_batch_size", "max_delay", "allow_empty_microbatches",
+    "groups", "mini_batch_size", "mini_batch_groups", "last_mini_batch", "max_delay", "allow_empty_microbatches",
+    "loads", "items", "kinds", "limits",
 )  # fmt: skip
 _TAKEN_OF_PASS = (
     "max_tokens", "name", "max_sequences", "min_microbatches", "microbatch_count_multiple",
-    "equal_sequence_counts", "sequence_counts", "order", "ignore_mini_batches",
+    "equal_sequence_counts", "sequence_counts", "sequence_count_multiple", "order", "ignore_mini_batches", "limits",
+    "kinds_per_slot",
 )  # fmt: skip
 _REASON = "rows packed beforehand are dealt among data-parallel ranks by their cost"
 
@@ -142,7 +145,8 @@ class PackedRows:
         """
         found: PlanOptions = options.copy()
         if all(options.get(name) is None for name in ("max_tokens", "passes")):
-            found["passes"] = [Pass(of_device * int(self.widths.max(initial=1)), max_sequences=of_device)]
+            budget, limits = of_device * int(self.widths.max(initial=1)), found.pop("limits", None)
+            found["passes"] = [Pass(budget, max_sequences=of_device, limits=limits)]
         # Each micro-batch of each global batch has a row where rows are as many.
         needed = -(-len(self) // batch_size) * (batch_size // of_device)
         if drop_last or len(self) % batch_size == 0 or (self.most(found) > 1 and len(self) >= needed):
@@ -150,8 +154,8 @@ class PackedRows:
         found["allow_empty_microbatches"] = True
         return found, int(self.widths.argmin())
 
-    def planned(self, options: PlanOptions) -> tuple[NDArray[numpy.uint32], PlanOptions]:
-        """The lengths and options by which the rows are planned as if they were sequences.
+    def planned(self, options: PlanOptions) -> PlanOptions:
+        """The options by which the rows are planned as sequences of their widths.
 
         Args:
             options: what is asked of the rows.
@@ -159,7 +163,7 @@ class PackedRows:
         Raises:
             InvalidRequest: an option says nothing of rows, or max_tokens does not hold the widest one.
         """
-        Request([], **options)
+        check_options(options)
         for name, value in options.items():
             is_default = value is None or (name, value) == ("overlong", "reject")
             if name not in _TAKEN and not is_default:
@@ -171,26 +175,37 @@ class PackedRows:
             value = getattr(first, field.name)
             if field.name not in _TAKEN_OF_PASS and value != field.default:
                 raise InvalidRequest(f"passes[0].{field.name} is {value!r}, and {_REASON}: leave it out")
+        for name in ("loads", "items"):
+            given: Any = options.get(name)
+            if given is not None and _COST in given:
+                raise InvalidRequest(f'{name} has "{_COST}", as what rows cost is called: give it another name')
         cost = _cost_of(options)
-        costs, most = self.costs(cost), self.most(options)
-        highest = float(costs.max(initial=0.0))
-        # Widths of micro-batches are to stay within int32.
-        scale = min(_FINEST, _INT32_MOST // most) / highest if highest > 0 else 0.0
-        lengths = numpy.maximum(1, numpy.rint(costs * scale)).astype(numpy.uint32)
         planned: PlanOptions = options.copy()
         planned.pop("max_tokens", None)
-        # A budget that any so many rows are within.
-        budget = most * int(lengths.max(initial=1))
-        planned["passes"] = [dataclasses.replace(first, max_tokens=budget, max_sequences=most)]
-        planned["cost"] = CostModel(1.0, per_microbatch=cost.per_microbatch * scale)
-        return lengths, planned
+        planned.pop("limits", None)
+        planned["passes"] = [dataclasses.replace(first, max_sequences=self.most(options))]
+        planned["loads"] = {**(options.get("loads") or {}), _COST: self.costs(cost)}
+        loads = [*load_costs(cost), LoadCost(_COST, 1.0)]
+        planned["cost"] = CostModel(0.0, per_microbatch=cost.per_microbatch, loads=loads)
+        return planned
 
-    def identity(self, options: PlanOptions) -> dict[str, Any]:
-        """What plans of the rows depend on beside other options, by name; JSON."""
+    def identity(self, options: PlanOptions, planned_as: dict[str, Any]) -> dict[str, Any]:
+        """What plans of the rows depend on, by name; JSON.
+
+        Args:
+            options: what is asked of the rows.
+            planned_as: the same of sequences of their widths.
+        """
+        without: Any = {**options, **dict.fromkeys(OF_SEQUENCES)}
+        asked = flat("", Request((), **without).fields)
+        of_sequences = {name: planned_as[name] for name in OF_SEQUENCES if name in planned_as}
+        if not options.get("loads"):
+            # The rows' cost alone.
+            of_sequences.pop("loads", None)
         beside = b"" if self._beside is None else self._beside.tobytes()
         digest = hashlib.sha256(self._lengths.tobytes() + self.counts.tobytes() + beside).hexdigest()
-        cost = _cost_of(options).to_dict()
-        return {"lengths": digest, **{f"cost_model.{name}": value for name, value in cost.items()}}
+        cost = flat("", {"cost_model": _cost_of(options).to_dict()})
+        return {**asked, **of_sequences, "lengths": digest, **cost}
 
 
 def packed_rows(lengths: ArrayLike | PackedRows) -> PackedRows | None:
@@ -266,7 +281,7 @@ def _is_row(entry: Any) -> bool:
 
 def _first(options: PlanOptions) -> Pass:
     if options.get("passes") is None:
-        return Pass(options["max_tokens"])
+        return Pass(options["max_tokens"], limits=options.get("limits"))
     first, *others = members("passes", options["passes"], Pass)
     if others:
         raise InvalidRequest(f"passes has {1 + len(others)} entries, and {_REASON}: there must be one")
@@ -281,5 +296,7 @@ def _cost_of(options: PlanOptions) -> CostModel:
         return DEFAULT_COST
     if cost.exchange:
         raise InvalidRequest(f"cost.exchange is {cost.exchange}, and {_REASON}: leave it out")
-    make_plan([1], max_tokens=1, cost=cost)
+    alone = [dataclasses.replace(one, separate=False, dealt=False) for one in load_costs(cost)]
+    nothing = {one.load: [0.0] for one in alone}
+    make_plan([1], max_tokens=1, cost=dataclasses.replace(cost, loads=alone), loads=nothing)
     return cost

@@ -56,9 +56,9 @@ class _ImageRows(PackedRows):
     def costs(self, cost: batchplan.CostModel) -> NDArray[numpy.float64]:
         return super().costs(cost) + self._images.per_patch(cost) * self._patches
 
-    def identity(self, options: PlanOptions) -> dict[str, Any]:
+    def identity(self, options: PlanOptions, planned_as: dict[str, Any]) -> dict[str, Any]:
         digest = hashlib.sha256(self._patches.tobytes()).hexdigest()
-        return {**super().identity(options), PATCHES: digest, "patch_cost": self._images.patch_cost}
+        return {**super().identity(options, planned_as), PATCHES: digest, "patch_cost": self._images.patch_cost}
 
 
 class _Rows:

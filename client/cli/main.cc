@@ -92,6 +92,7 @@ int Main(int argc, char** argv) {
   AddSweepCommand(&app, &exit_code);
   AddLengthsCommand(&app, &exit_code);
   AddBenchCommand(&app, &exit_code);
+  AddCompletionCommand(&app, &exit_code);
   app.add_subcommand("version", "Print the versions of the planner and of its libraries")
       ->callback([&] { exit_code = ReportError("version", WriteToStdout(VersionReport())); });
 

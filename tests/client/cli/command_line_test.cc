@@ -67,6 +67,7 @@ TEST(CommandLine, UnknownWordsNameTheOneThatWasMeant) {
       {{"bench", "--format", "tabel"}, "; did you mean table?"},
       {{"lengths", "--per", "lines", "-"},
        "--per: \"lines\" is not one of file, line, paragraph, record; did you mean line?"},
+      {{"completion", "fsh"}, "\"fsh\" is not one of bash, zsh, fish; did you mean "},
   };
   for (const Case& wrong : cases) {
     const CliResult result = RunCli(wrong.arguments, kLengths);

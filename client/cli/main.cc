@@ -4,17 +4,21 @@
 #include <grpcpp/grpcpp.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <memory>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "client/cli/commands/commands.h"
+#include "client/cli/input/choice.h"
+#include "client/cli/input/command_line.h"
 #include "client/cli/output/outcome.h"
 #include "server/base/address_space.h"
 #include "server/planner/make_plan.h"
@@ -29,6 +33,9 @@ Example:
   batchplan compare --lengths lengths.txt --dp 8 --budget 16384
   batchplan sweep --lengths lengths.txt --dp 8,16 --budget 8192,16384
 
+Whole numbers may end in k, m or g, of 1024, its square and its cube: 16k is 16384, 1.5k is 1536.
+Dashes in a flag are as good as underscores: --max-sequences is --max_sequences.
+
 `batchplan COMMAND --help` says more.)";
 
 constexpr size_t kDescriptionColumn = 34;
@@ -41,7 +48,7 @@ class HelpFormatter final : public CLI::Formatter {
 
   // The type alone: which options exclude each other is said by their groups, and by the error.
   std::string make_option_opts(const CLI::Option* option) const override {
-    const std::string type = option->get_type_name();
+    const std::string type = ValueName(*option);
     return type.empty() ? "" : absl::StrCat(" ", type);
   }
 
@@ -85,23 +92,22 @@ int Main(int argc, char** argv) {
   AddSweepCommand(&app, &exit_code);
   AddLengthsCommand(&app, &exit_code);
   AddBenchCommand(&app, &exit_code);
+  AddCompletionCommand(&app, &exit_code);
   app.add_subcommand("version", "Print the versions of the planner and of its libraries")
       ->callback([&] { exit_code = ReportError("version", WriteToStdout(VersionReport())); });
 
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> arguments = ReadArguments(argc, argv, app);
+    std::ranges::reverse(arguments);  // as CLI11 takes them
+    app.parse(arguments);
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
     std::string command;
     for (const CLI::App* parsed : app.get_subcommands()) command = parsed->get_name();
-    std::string message = error.what();
-    if (command.empty() && !app.remaining().empty()) {
-      message = absl::StrCat("there is no command \"", app.remaining()[0], "\"");
-    }
-    WriteToStderr(absl::StrCat("batchplan: ", command, command.empty() ? "" : ": ", message,
-                               "\nTry 'batchplan ", command, command.empty() ? "" : " ",
-                               "--help'.\n"));
+    WriteToStderr(absl::StrCat("batchplan: ", command, command.empty() ? "" : ": ",
+                               WhatIsWrong(app, error), "\nTry 'batchplan ", command,
+                               command.empty() ? "" : " ", "--help'.\n"));
     exit_code = ExitCode::kUsage;
   }
   return static_cast<int>(exit_code);

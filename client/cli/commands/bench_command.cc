@@ -19,6 +19,8 @@
 #include "client/cli/bench/results.h"
 #include "client/cli/bench/target.h"
 #include "client/cli/commands/commands.h"
+#include "client/cli/input/choice.h"
+#include "client/cli/input/count.h"
 #include "client/cli/input/request_input.h"
 #include "client/cli/input/server_flags.h"
 #include "client/cli/output/outcome.h"
@@ -195,7 +197,7 @@ ExitCode RunBench(BenchFlags* flags) {
   if (!secure.ok()) return ReportError(kCommand, secure.status());
   BenchTarget server(flags->where.server, *secure, *requests);
   const absl::StatusOr<std::string> response = server.Probe();
-  if (!response.ok()) return ReportError(kCommand, response.status());
+  if (!response.ok()) return ReportError(kCommand, flags->input.NameFlags(response.status()));
   std::unique_ptr<BenchTarget> echo;
   if (echo_process != nullptr) {
     const absl::StatusOr<std::string> address = echo_process->Serve(*response);
@@ -264,12 +266,14 @@ void AddBenchCommand(CLI::App* app, ExitCode* exit_code) {
           ->add_option("--sequences", flags->sequences,
                        "Random lengths, so many a call: lognormal, median 900, at most 15/16 of "
                        "the budget")
+          ->transform(AsCount())
           ->check(CLI::Range(1U, 1U << 24).description(""))
           ->type_name("N");
   flags->input.AddAlternative(sequences);
   command
       ->add_option("--distinct", flags->distinct,
                    "Different batches with --sequences, in turn [16]")
+      ->transform(AsCount())
       ->check(CLI::Range(1U, 1U << 16).description(""))
       ->needs(sequences)
       ->type_name("N")
@@ -277,6 +281,7 @@ void AddBenchCommand(CLI::App* app, ExitCode* exit_code) {
 
   flags->where.AddTo(command, "The server to put load on")->required();
   command->add_option("--connections", flags->target.connections, "Connections, used in turn [1]")
+      ->transform(AsCount())
       ->check(CLI::Range(1U, 1024U).description(""))
       ->type_name("N")
       ->group("Where");
@@ -285,6 +290,7 @@ void AddBenchCommand(CLI::App* app, ExitCode* exit_code) {
       command
           ->add_option("--concurrency", flags->concurrency,
                        "Closed loop: so many calls are under way at any time [8]")
+          ->transform(AsCount())
           ->check(CLI::Range(1U, 100'000U).description(""))
           ->type_name("N")
           ->group("Load");
@@ -303,6 +309,7 @@ void AddBenchCommand(CLI::App* app, ExitCode* exit_code) {
   AddDuration(command, "--warm_up", absl::ZeroDuration(), &flags->warm_up,
               "Before each measurement [1s]", "Load");
   command->add_option("--jobs", flags->target.jobs, "Job ids that calls take in turn [1]")
+      ->transform(AsCount())
       ->check(CLI::Range(1U, 65536U).description(""))
       ->type_name("N")
       ->group("Load");
@@ -316,13 +323,14 @@ void AddBenchCommand(CLI::App* app, ExitCode* exit_code) {
                                      "process, too")
                           ->group("Load");
   command->add_option("--rounds", flags->rounds, "Turns of server and echo server [3]")
+      ->transform(AsCount())
       ->check(CLI::Range(1, 1000).description(""))
       ->needs(echo)
       ->type_name("N")
       ->group("Load");
 
   command->add_option("--format", flags->format, "table or json [table]")
-      ->check(CLI::IsMember({"table", "json"}).description(""))
+      ->check(OneOf({"table", "json"}))
       ->type_name("NAME")
       ->group("Output");
 

@@ -18,6 +18,9 @@ void AddBenchCommand(CLI::App* app, ExitCode* exit_code);
 // One batch, planned by every algorithm.
 void AddCompareCommand(CLI::App* app, ExitCode* exit_code);
 
+// What a shell needs to complete a command line.
+void AddCompletionCommand(CLI::App* app, ExitCode* exit_code);
+
 // One worker's part of a collective plan, for trying it by hand and from scripts.
 void AddJoinCommand(CLI::App* app, ExitCode* exit_code);
 

@@ -70,7 +70,10 @@ ExitCode RunCompare(CompareFlags* flags) {
   const absl::StatusOr<int> pass = FindPass(request, flags->report.pass);
   if (!pass.ok()) return ReportError(kCommand, pass.status());
   const Client client(MakeInProcessConnection());
-  const std::vector<ComparisonRow> rows = Compare(client, request, *pass);
+  std::vector<ComparisonRow> rows = Compare(client, request, *pass);
+  for (ComparisonRow& row : rows) {
+    if (!row.figures.ok()) row.figures = flags->input.NameFlags(row.figures.status());
+  }
   const Report report = ReportComparison(request, *pass, rows);
   if (flags->report.format != "html" || !CheckAnyPlanned(report).ok()) {
     return PrintReport(kCommand, report, flags->report.format);

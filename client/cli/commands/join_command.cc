@@ -92,7 +92,7 @@ ExitCode RunJoin(JoinFlags* flags) {
   const Client client(MakeRemoteConnection(flags->where.server, flags->where.remote_options()));
   const absl::StatusOr<v1::JoinBatchResponse> response =
       client.JoinBatch(request, flags->where.call_options());
-  if (!response.ok()) return ReportError(kCommand, response.status());
+  if (!response.ok()) return ReportError(kCommand, flags->input.NameFlags(response.status()));
   if (request.own_slice_only()) {
     return PrintOrReport(kCommand, ToCompleteJson(*response));
   }
@@ -133,6 +133,7 @@ void AddJoinCommand(CLI::App* app, ExitCode* exit_code) {
 
   flags->input.AddTo(command);
   const auto add = [&](const char* flag, const char* field, const char* help) {
+    flags->input.AddFlagName(field, flag);
     return AddFieldFlag(command, flag, &flags->worker, field, help)->group(kGroup);
   };
   add("--world_size", "world_size", "Workers of the step")->required();

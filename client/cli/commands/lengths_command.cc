@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +16,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "client/cli/commands/commands.h"
+#include "client/cli/input/choice.h"
+#include "client/cli/input/count.h"
 #include "client/cli/input/document_lengths.h"
 #include "client/cli/input/input_files.h"
 #include "client/cli/input/read_documents.h"
@@ -218,6 +219,13 @@ class LengthsRun {
   int64_t unreadable_ = 0;
 };
 
+// What --per calls it.
+Unit UnitOf(const std::string& word) {
+  if (word == "file") return Unit::kFile;
+  if (word == "line") return Unit::kLine;
+  return word == "paragraph" ? Unit::kParagraph : Unit::kRecord;
+}
+
 }  // namespace
 
 void AddLengthsCommand(CLI::App* app, ExitCode* exit_code) {
@@ -229,14 +237,11 @@ void AddLengthsCommand(CLI::App* app, ExitCode* exit_code) {
       ->required()
       ->type_name("");
   command
-      ->add_option("--per", flags->unit,
-                   "What one document is: file, line, paragraph (up to a blank line), or record, "
-                   "of JSON [by the file's name]")
-      ->transform(CLI::Transformer(std::map<std::string, Unit>{{"file", Unit::kFile},
-                                                               {"line", Unit::kLine},
-                                                               {"paragraph", Unit::kParagraph},
-                                                               {"record", Unit::kRecord}})
-                      .description(""))
+      ->add_option_function<std::string>(
+          "--per", [=](const std::string& word) { flags->unit = UnitOf(word); },
+          "What one document is: file, line, paragraph (up to a blank line), or record, "
+          "of JSON [by the file's name]")
+      ->check(OneOf({"file", "line", "paragraph", "record"}))
       ->type_name("NAME");
   command
       ->add_option("--field", flags->fields,
@@ -256,9 +261,11 @@ void AddLengthsCommand(CLI::App* app, ExitCode* exit_code) {
   command->add_flag("--skip_empty", flags->measure.skips_empty_records,
                     "Pass over records of length 0, and count them on stderr");
   command->add_option("--max_files", flags->max_files, "Read at most so many files [all]")
+      ->transform(AsCount())
       ->check(CLI::PositiveNumber.description(""))
       ->type_name("N");
   command->add_option("--limit", flags->limit, "Print at most so many lengths [all]")
+      ->transform(AsCount())
       ->check(CLI::PositiveNumber.description(""))
       ->type_name("N");
   command->callback([=] {

@@ -97,7 +97,7 @@ ExitCode RunPlan(PlanFlags* flags) {
   }
   std::string where;
   const absl::StatusOr<v1::PlanBatchResponse> response = PlanBatch(*flags, &where);
-  if (!response.ok()) return ReportError(kCommand, response.status());
+  if (!response.ok()) return ReportError(kCommand, flags->input.NameFlags(response.status()));
   return flags->output.Print(
       kCommand,
       {.request = flags->input.request(), .plan = *response, .message = *response, .where = where});

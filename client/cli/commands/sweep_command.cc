@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "batchplan/client.h"
 #include "client/cli/commands/commands.h"
+#include "client/cli/input/count.h"
 #include "client/cli/input/field_flag.h"
 #include "client/cli/input/request_input.h"
 #include "client/cli/output/outcome.h"
@@ -88,8 +89,10 @@ ExitCode RunSweep(SweepFlags* flags) {
   if (absl::Status one = CheckOneBatch(request); !one.ok()) return ReportError(kCommand, one);
   const absl::StatusOr<int> pass = FindPass(request, flags->report.pass);
   if (!pass.ok()) return ReportError(kCommand, pass.status());
-  const std::vector<SweepPoint> points =
-      Sweep(Client(MakeInProcessConnection()), request, axes, *pass);
+  std::vector<SweepPoint> points = Sweep(Client(MakeInProcessConnection()), request, axes, *pass);
+  for (SweepPoint& point : points) {
+    if (!point.figures.ok()) point.figures = flags->input.NameFlags(point.figures.status());
+  }
   const std::vector<std::string> left_out = LeftOut(request, axes);
   if (points.empty()) {
     return ReportError(kCommand, absl::InvalidArgumentError(
@@ -123,7 +126,8 @@ void AddSweepCommand(CLI::App* app, ExitCode* exit_code) {
   flags->input.AddTo(
       command, {kBudgetFlag, "--dp", "--cp", "--pp", "--vpp", "--job", "--step", "--request_id"});
   CLI::Option* budget = AddAxis(command, kBudgetFlag, &flags->axes.budgets,
-                                "Tokens that a micro-batch holds at most, padding included");
+                                "Tokens that a micro-batch holds at most, padding included; 16k "
+                                "is 16384, as k is 1024 in every N");
   CLI::Option* per_gpu = AddAxis(command, "--budget_per_gpu", &flags->axes.budgets,
                                  "The same over CP: what one GPU has room for")
                              ->excludes(budget);
@@ -133,7 +137,8 @@ void AddSweepCommand(CLI::App* app, ExitCode* exit_code) {
                           ->add_option("--gpus", flags->gpus,
                                        "All GPUs: data-parallel ranks are what CP x TP x PP leaves")
                           ->type_name("N")
-                          ->check(CLI::PositiveNumber)
+                          ->transform(AsCount())
+                          ->check(CLI::PositiveNumber.description(""))
                           ->excludes(data_parallel)
                           ->group("What is swept");
   AddAxis(command, "--cp", &flags->axes.context_parallel, "Context-parallel sizes [1]");

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "client/cli/input/choice.h"
+#include "client/cli/input/count.h"
 
 namespace batchplan::cli {
 namespace {
@@ -54,27 +57,18 @@ std::vector<const FieldDescriptor*> Resolve(const Descriptor* descriptor, const 
 
 template <typename Integer>
 Integer ParseInteger(const std::string& flag, const std::string& text) {
-  Integer value = 0;
-  if (!absl::SimpleAtoi(text, &value)) {
-    Refuse(flag, text,
-           absl::StrCat("a whole number from 0 to ", std::numeric_limits<Integer>::max()));
+  constexpr Integer kMost = std::numeric_limits<Integer>::max();
+  const std::optional<uint64_t> value = ParseCount(text);
+  if (!value.has_value() || *value > kMost) {
+    throw CLI::ValidationError(flag, NotACount(text, kMost));
   }
-  return value;
+  return static_cast<Integer>(*value);
 }
 
 double ParseDouble(const std::string& flag, const std::string& text) {
   double value = 0;
   if (!absl::SimpleAtod(text, &value)) Refuse(flag, text, "a number");
   return value;
-}
-
-void SetEnum(const std::string& flag, const std::string& text, const FieldDescriptor* field,
-             const Reflection* reflection, Message* message) {
-  const EnumDescriptor* type = field->enum_type();
-  const int number = EnumNumber(type, text);
-  if (number == 0)
-    Refuse(flag, text, absl::StrCat("one of ", absl::StrJoin(EnumWords(type), ", ")));
-  reflection->SetEnum(message, field, type->FindValueByNumber(number));
 }
 
 void Set(const std::string& flag, const std::string& text, const FieldDescriptor* field,
@@ -106,7 +100,10 @@ void Set(const std::string& flag, const std::string& text, const FieldDescriptor
       reflection->SetString(message, field, text);
       return;
     case FieldDescriptor::CPPTYPE_ENUM:
-      SetEnum(flag, text, field, reflection, message);
+      // The option takes no other words.
+      reflection->SetEnum(
+          message, field,
+          field->enum_type()->FindValueByNumber(EnumNumber(field->enum_type(), text)));
       return;
     case FieldDescriptor::CPPTYPE_BOOL:
       reflection->SetBool(message, field, true);
@@ -169,11 +166,13 @@ CLI::Option* AddFieldFlag(CLI::App* app, const std::string& flag, Message* messa
     return app->add_flag_callback(
         flag, [set] { set(""); }, help);
   }
-  std::string description = help;
+  CLI::Option* option =
+      app->add_option_function<std::string>(flag, set, help)->type_name(TypeName(field));
   if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
-    absl::StrAppend(&description, ": ", absl::StrJoin(EnumWords(field->enum_type()), ", "));
+    const std::vector<std::string> words = EnumWords(field->enum_type());
+    option->check(OneOf(words))->description(absl::StrCat(help, ": ", absl::StrJoin(words, ", ")));
   }
-  return app->add_option_function<std::string>(flag, set, description)->type_name(TypeName(field));
+  return option;
 }
 
 }  // namespace batchplan::cli

@@ -32,13 +32,13 @@ int EnumNumber(const google::protobuf::EnumDescriptor* type, const std::string& 
 // `message`, and the messages on the way. `path` must name an existing field of type uint32,
 // uint64, double, bool, string, enum, or repeated uint32 or double (separated by commas).
 //
-// Bools become switches. An enum takes its words. Wrong values are
+// Bools become switches. An enum takes its words, an integer what ParseCount does. Wrong values are
 // CLI::ValidationError. `message` must outlive the parse.
 CLI::Option* AddFieldFlag(CLI::App* app, const std::string& flag,
                           google::protobuf::Message* message, const std::string& path,
                           const std::string& help);
 
-// The numbers in "8,16,32". CLI::ValidationError, naming `flag` and the wrong item.
+// The numbers in "8,16,32" or "8k,16k". CLI::ValidationError, naming `flag` and the wrong item.
 std::vector<uint32_t> ParseNumbers(const std::string& flag, const std::string& text);
 
 }  // namespace batchplan::cli

@@ -1,5 +1,7 @@
 #include "client/cli/input/load_flags.h"
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -7,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "client/cli/input/count.h"
 
 namespace batchplan::cli {
 namespace {
@@ -35,13 +38,14 @@ void SetLoadCosts(const std::string& text, v1::CostModel* cost) {
   }
 }
 
-// "patches=8192,frames=100": the most that a micro-batch has of each load.
+// "patches=8k,frames=100": the most that a micro-batch has of each load.
 void SetLimits(const std::string& text, v1::Pass* pass) {
   for (const absl::string_view item : absl::StrSplit(text, ',')) {
     const std::pair<absl::string_view, absl::string_view> parts =
         absl::StrSplit(item, absl::MaxSplits('=', 1));
-    double most = 0;
-    if (parts.first.empty() || !absl::SimpleAtod(parts.second, &most)) {
+    const std::optional<uint64_t> count = ParseCount(parts.second);
+    double most = static_cast<double>(count.value_or(0));
+    if (parts.first.empty() || (!count.has_value() && !absl::SimpleAtod(parts.second, &most))) {
       throw CLI::ValidationError(
           "--limit", absl::StrCat("\"", item, "\" is not a load and a number, as in patches=8192"));
     }

@@ -11,13 +11,18 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "client/cli/input/choice.h"
+#include "client/cli/input/count.h"
 #include "client/cli/input/field_flag.h"
+#include "client/cli/input/flag_names.h"
 #include "client/cli/input/input_files.h"
 #include "client/cli/input/load_flags.h"
 #include "proto/batchplan/v1/convert.h"
 #include "proto/batchplan/v1/json.h"
+#include "server/planner/request/presets.h"
 
 namespace batchplan::cli {
 namespace {
@@ -157,10 +162,15 @@ void SetCost(const std::string& text, v1::CostModel* cost) {
 
 // "MIN" or "MIN,MAX": the sizes of groups.
 void SetDynamicContext(const std::string& text, v1::DynamicContext* dynamic) {
+  constexpr uint64_t kNoSize = uint64_t{1} << 32;
   std::vector<uint32_t> sizes;
   for (const absl::string_view item : absl::StrSplit(text, ',')) {
-    if (!absl::SimpleAtoi(item, &sizes.emplace_back())) sizes.clear();
-    if (sizes.empty()) break;
+    const uint64_t size = ParseCount(item).value_or(kNoSize);
+    if (size >= kNoSize) {
+      sizes.clear();
+      break;
+    }
+    sizes.push_back(static_cast<uint32_t>(size));
   }
   if (sizes.size() != 1 && sizes.size() != 2) {
     throw CLI::ValidationError(
@@ -189,7 +199,10 @@ void SetExchange(const std::string& text, v1::CostModel* cost) {
 }
 
 // Adds the flags of what context-parallel ranks exchange, which fill `exchange`, and returns them.
-std::vector<CLI::Option*> AddExchangeFlags(CLI::App* app, v1::CostModel* exchange) {
+std::vector<CLI::Option*> AddExchangeFlags(CLI::App* app, v1::CostModel* exchange,
+                                           FlagNames* names) {
+  names->Add("cost_model.exchange", "--exchange");
+  names->Add("cost_model.exchange_overlaps", "--exchange_overlaps");
   CLI::Option* by_size =
       app->add_option_function<std::string>(
              "--exchange", [exchange](const std::string& text) { SetExchange(text, exchange); },
@@ -209,18 +222,21 @@ std::vector<CLI::Option*> AddExchangeFlags(CLI::App* app, v1::CostModel* exchang
 }
 
 // Adds the flags of a request to `app`, but for those in `without`, and returns them. They fill
-// `request`, which gets one pass.
+// `request`, which gets one pass. `names` gets all, as a command has flags of its own in place of
+// those that it leaves out.
 std::vector<CLI::Option*> AddRequestFlags(CLI::App* app, v1::PlanBatchRequest* request,
-                                          const std::set<std::string>& without) {
+                                          const std::set<std::string>& without, FlagNames* names) {
   std::vector<CLI::Option*> flags;
   const auto add = [&](const FieldFlag& field, google::protobuf::Message* message,
                        const char* title) {
+    names->Add(absl::StrCat(message == request ? "" : "passes.", field.path), field.flag);
     if (without.contains(field.flag)) return;
     flags.push_back(AddFieldFlag(app, field.flag, message, field.path, field.help)->group(title));
   };
   v1::Pass* pass = request->add_passes();
   add({kBudgetFlag, "max_tokens_per_microbatch",
-       "Tokens that a micro-batch holds at most, padding included"},
+       "Tokens that a micro-batch holds at most, padding included; 16k is 16384, as k is 1024 in "
+       "every N"},
       pass, "Training job");
   for (const Group& group : RequestGroups()) {
     for (const FieldFlag& field : group.flags) add(field, request, group.title);
@@ -234,6 +250,7 @@ std::vector<CLI::Option*> AddRequestFlags(CLI::App* app, v1::PlanBatchRequest* r
           ->excludes(app->get_option("--mini_batch_order"))
           ->group("Mini-batches"));
   if (!without.contains("--dynamic_cp")) {
+    names->Add("topology.dynamic_context", "--dynamic_cp");
     flags.push_back(
         app->add_option_function<std::string>(
                "--dynamic_cp",
@@ -245,7 +262,9 @@ std::vector<CLI::Option*> AddRequestFlags(CLI::App* app, v1::PlanBatchRequest* r
             ->type_name("MIN[,MAX]")
             ->group("Training job"));
   }
+  names->Add("passes.limits", "--limit");
   flags.push_back(AddLimitFlag(app, pass)->group(PassGroup().title));
+  names->Add("cost_model", "--cost");
   flags.push_back(
       app->add_option_function<std::string>(
              "--cost",
@@ -256,6 +275,13 @@ std::vector<CLI::Option*> AddRequestFlags(CLI::App* app, v1::PlanBatchRequest* r
           ->type_name("A,B,C[,D]")
           ->excludes(app->get_option("--fitted_cost"))
           ->group("Algorithm"));
+  // A string in the contract, for which the planner has names.
+  if (CLI::Option* preset = app->get_option_no_throw("--preset"); preset != nullptr) {
+    const std::vector<std::string> names(kPresetNames.begin(), kPresetNames.end());
+    preset->check(OneOf(names))
+        ->type_name("NAME")
+        ->description(absl::StrCat(preset->get_description(), ": ", absl::StrJoin(names, ", ")));
+  }
   // A selection has one target, as a message has one layout.
   for (const auto& [one, other] : {std::pair{"--take", "--take_groups"},
                                    {"--take", "--take_tokens"},
@@ -305,6 +331,7 @@ v1::CostModel DefaultCosts(const v1::Topology& topology) {
 }
 
 void RequestInput::AddTo(CLI::App* app, const std::set<std::string>& without) {
+  app_ = app;
   request_file_ =
       app->add_option("--request", request_path_, "A PlanBatchRequest as protobuf JSON; - is stdin")
           ->type_name("FILE")
@@ -341,8 +368,11 @@ void RequestInput::AddTo(CLI::App* app, const std::set<std::string>& without) {
       ->needs(lengths_)
       ->group("Input, one of");
   AddLoadColumnsFlag(app, &columns_.loads)->needs(lengths_)->group("Input, one of");
-  std::vector<CLI::Option*> flags = AddRequestFlags(app, &request_, without);
-  for (CLI::Option* flag : AddExchangeFlags(app, &added_costs_)) flags.push_back(flag);
+  std::vector<CLI::Option*> flags = AddRequestFlags(app, &request_, without, &flag_names_);
+  for (CLI::Option* flag : AddExchangeFlags(app, &added_costs_, &flag_names_)) {
+    flags.push_back(flag);
+  }
+  flag_names_.Add("cost_model.loads", "--load_cost");
   flags.push_back(AddLoadCostFlag(app, &added_costs_)->group("Algorithm"));
   if (!without.contains(kBudgetFlag)) {
     budget_ = app->get_option(kBudgetFlag);
@@ -383,6 +413,11 @@ absl::Status RequestInput::Read(bool pipeline) {
   if (!input.status().ok()) return input.status();
   return ReadLengths(input.stream(), DisplayName(lengths_path_), columns_,
                      request_.mutable_manifest());
+}
+
+absl::Status RequestInput::NameFlags(const absl::Status& refused) const {
+  if (refused.ok() || !request_path_.empty()) return refused;
+  return {refused.code(), flag_names_.Annotate(refused.message(), *app_)};
 }
 
 }  // namespace batchplan::cli

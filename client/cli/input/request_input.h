@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "batchplan/v1/batch_planner.pb.h"
+#include "client/cli/input/flag_names.h"
 #include "client/cli/input/read_lengths.h"
 
 namespace batchplan::cli {
@@ -45,7 +46,17 @@ class RequestInput {
 
   const v1::PlanBatchRequest& request() const { return request_; }
 
+  // A flag of the command's own, which sets the field at `path` beside the request.
+  void AddFlagName(const std::string& path, const std::string& flag) {
+    flag_names_.Add(path, flag);
+  }
+
+  // Why a planner refused the request, with the flags beside the fields that it names (FlagNames).
+  // As it is where the request is a file's.
+  absl::Status NameFlags(const absl::Status& refused) const;
+
  private:
+  CLI::App* app_ = nullptr;
   CLI::Option* request_file_ = nullptr;
   CLI::Option* lengths_ = nullptr;
   CLI::Option* budget_ = nullptr;
@@ -56,6 +67,7 @@ class RequestInput {
   // What --exchange, --exchange_overlaps and --load_cost say.
   v1::CostModel added_costs_;
   v1::PlanBatchRequest request_;
+  FlagNames flag_names_;
 };
 
 }  // namespace batchplan::cli

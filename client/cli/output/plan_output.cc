@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "client/cli/input/choice.h"
 #include "client/cli/output/outcome.h"
 #include "client/cli/output/plan_files.h"
 #include "client/cli/output/plan_table.h"
@@ -52,7 +53,7 @@ void PlanOutput::AddTo(CLI::App* app, const std::string& message) {
                                "; csv, a line a micro-batch; sequences_csv, a line a sequence; "
                                "both have a group of --dynamic_cp by its first rank and its size; "
                                "html, a page with the picture [table]"))
-      ->check(CLI::IsMember({"table", "json", "csv", "sequences_csv", "html"}).description(""))
+      ->check(OneOf({"table", "json", "csv", "sequences_csv", "html"}))
       ->type_name("NAME")
       ->group("Output");
 }

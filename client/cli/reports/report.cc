@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
+#include "client/cli/input/choice.h"
 #include "client/cli/output/outcome.h"
 #include "client/cli/output/table.h"
 #include "proto/batchplan/v1/json.h"
@@ -242,7 +243,7 @@ void ReportFlags::AddTo(CLI::App* app, bool html) {
   app->add_option("--format", format,
                   absl::StrCat("table; json, an object a row; csv, a line a row",
                                html ? "; html, a page with pictures" : "", " [table]"))
-      ->check(CLI::IsMember(formats).description(""))
+      ->check(OneOf(formats))
       ->type_name("NAME")
       ->group("Output");
 }

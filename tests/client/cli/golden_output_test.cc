@@ -201,7 +201,7 @@ preset  balanced (the default)
 *  32  2  1  1  1  2  2  2  100.0%  0.0%  1.000  32.0208  32.0208  0.00%  T  1.00065
   32  1  1  1  1  1  2  2  100.0%  0.0%  1.000  64.0417  64.0417  0.00%  T  1.00065
 * least GPU time a true token: predicted step time (lockstep) x DP x CP x PP / true tokens
-[1] manifest.lengths[0] is 16, but passes[0].max_tokens_per_microbatch is 15 and holds sequences of up to 15 tokens; raise it, or set overlong to truncate, drop or alone
+[1] manifest.lengths[0] is 16, but passes[0].max_tokens_per_microbatch (--budget) is 15 and holds sequences of up to 15 tokens; raise it, or set overlong to truncate, drop or alone
 )");
 }
 

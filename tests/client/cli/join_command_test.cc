@@ -121,6 +121,13 @@ TEST(JoinCommand, SliceHoldsOneRank) {
   EXPECT_EQ(slice.plan().passes(0).row_widths_size() * 4, whole.plan().passes(0).row_widths_size());
 }
 
+TEST(JoinCommand, WhatTheServerRefusesNamesTheFlag) {
+  const TestServer server;
+  EXPECT_THAT(RunJoin(server, 0, {"--format", "json", "--rank", "99", "--own_slice"}).err,
+              AllOf(HasSubstr("data_parallel_rank (--rank) is 99"),
+                    HasSubstr("below request.topology.data_parallel (--dp) 4")));
+}
+
 TEST(JoinCommand, TimeoutNamesTheMissingWorker) {
   const TestServer server;
   const CliResult result = RunJoin(server, 1, {"--timeout", "600ms", "--step", "9"});

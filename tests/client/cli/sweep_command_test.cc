@@ -36,7 +36,7 @@ TEST(SweepCommand, EveryPointIsARowAndOneIsBest) {
   // Lengths reach 400: no point of budget 256 is feasible.
   for (int i = 0; i < 4; ++i) {
     EXPECT_THAT(rows[i].at("error").struct_value().fields().at("message").string_value(),
-                HasSubstr("max_tokens_per_microbatch is 256"));
+                HasSubstr("max_tokens_per_microbatch (--budget) is 256"));
   }
 }
 

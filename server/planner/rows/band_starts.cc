@@ -91,6 +91,9 @@ std::optional<std::vector<Row>> FillBands(const RowItems& items, const RowTerms&
   const bool some_empty =
       std::ranges::any_of(rows, [](const Row& row) { return row.items.empty(); });
   if (!band.empty() || (some_empty && !terms.may_empty)) return std::nullopt;
+  for (uint32_t slot = 0; slot < terms.slots; ++slot) {
+    if (!DealsWithin(items, terms, rows, slot, {})) return std::nullopt;
+  }
   return rows;
 }
 

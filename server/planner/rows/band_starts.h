@@ -18,8 +18,8 @@ enum class BandOrder { kByPhases, kByCost };
 
 // Items in that order, cut into a band of equally many tokens for each slot, so that few slots wait
 // for a phase. Within a band the costliest item goes to the row that costs least and has room; what
-// has room nowhere is the next band's. Nothing if the last band has no room, or a row nothing where
-// none may be empty.
+// has room nowhere is the next band's. Nothing if the last band has no room, a row nothing where
+// none may be empty, or a slot more dealt than it may have.
 std::optional<std::vector<Row>> FillBands(const RowItems& items, const RowTerms& terms,
                                           BandOrder order);
 

@@ -294,5 +294,25 @@ TEST(LoadsOptimumTest, IsNeverBelowTheBoundsAndPlannedForWhereThereIsOne) {
   EXPECT_GT(planned, testing::Cases(2000) / 3);
 }
 
+// One slot has too many large items for four ranks, so that some micro-batches of two stay empty.
+TEST(LoadsOptimumTest, DealtItemsAboveTheLimitOfOneSlotTakeTwo) {
+  const std::vector<uint32_t> lengths = {283, 342, 238, 291};
+  const std::vector<uint32_t> sequences = {0, 0, 1, 1, 2, 3, 3};
+  const std::vector<double> values = {412, 491, 87, 491, 497, 498, 161};
+  Manifest manifest = {.lengths = lengths};
+  manifest.loads = {{.name = "patches"}};
+  manifest.items = {{.load = "patches", .sequences = sequences, .values = values}};
+  PlanOptions options = testing::PackedOptions(2000, Packer::kBalanced, 4, Sharding::kBalanced);
+  options.allow_empty_microbatches = true;
+  options.cost_model.loads = {{.load = "patches", .per_unit = 0.5, .dealt = true}};
+  options.passes[0].limits = {{.load = "patches", .max_per_microbatch = 700}};
+  for (const Effort effort : {Effort::kFast, Effort::kDefault}) {
+    options.effort = effort;
+    const auto plan = testing::MakeCheckedPlan(manifest, options);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(plan->passes[0].microbatches_per_rank[0], 2u);
+  }
+}
+
 }  // namespace
 }  // namespace batchplan

@@ -19,6 +19,7 @@
 #include "server/planner/ranks/bounds.h"
 #include "server/planner/request/allowance.h"
 #include "server/planner/request/cancellation.h"
+#include "server/planner/request/count_multiples.h"
 #include "server/planner/request/lengths.h"
 #include "server/planner/request/loads.h"
 #include "server/planner/request/useful_sizes.h"
@@ -202,10 +203,10 @@ void MeasureDelay(const PlanOptions& options, const SequenceLists& places,
 }
 
 // Groups that are counted need not have as many sequences, unless each mini-batch has to divide
-// among the ranks.
+// among the ranks, or into micro-batches of a multiple.
 DelayTerms DelayTermsOf(const PlanOptions& options) {
   return {.max_delay = options.mini_batches.max_delay,
-          .any_size = options.mini_batches.group_count > 0 &&
+          .any_size = options.mini_batches.group_count > 0 && RankMultipleOf(options) == 1 &&
                       options.passes.front().sequence_counts != EqualCounts::kExact};
 }
 
@@ -257,16 +258,18 @@ constexpr uint64_t kMostForLessEffort = 65536;
 constexpr uint64_t kMostGreedyForLessEffort = kGreedyOnTop / 2;
 constexpr uint64_t kMostWorksForLessEffort = uint64_t{1} << 20;
 
-// Whether loads or kinds have rows searched that PlaceBalanced does not make.
-bool HasLoadsOrKinds(const PlanOptions& options) {
+// Whether loads, kinds or multiples of sequences have rows searched that PlaceBalanced does not
+// make.
+bool HasSearchedRows(const PlanOptions& options) {
   return std::ranges::any_of(options.cost_model.loads, &LoadCost::has_phase) ||
          std::ranges::any_of(options.passes, [](const PassOptions& pass) {
-           return !pass.limits.empty() || pass.kinds_per_slot != KindsPerSlot::kAny;
+           return !pass.limits.empty() || pass.kinds_per_slot != KindsPerSlot::kAny ||
+                  pass.sequence_count_multiple > 1;
          });
 }
 
 // Whether less effort may come to a shorter step. Searches go further with more effort, but not the
-// same way. Without pipelines, groups that differ, shared prefixes, loads and kinds, PlaceBalanced
+// same way. Without pipelines, groups that differ, shared prefixes and searched rows, PlaceBalanced
 // (place/place.h) has what the least effort finds among its candidates.
 bool MayEndElsewhere(const Manifest& manifest, const PlanOptions& options) {
   const Topology& topology = options.topology;
@@ -275,7 +278,7 @@ bool MayEndElsewhere(const Manifest& manifest, const PlanOptions& options) {
       sequences * options.passes.size() * topology.pipeline_parallel * topology.virtual_pipeline;
   return (options.effort == Effort::kThorough || topology.pipeline_parallel > 1 ||
           topology.dynamic_context || !manifest.shared_prefixes.empty() ||
-          HasLoadsOrKinds(options)) &&
+          HasSearchedRows(options)) &&
          sequences <= kMostForLessEffort && works <= kMostWorksForLessEffort &&
          GreedyTicks(sequences, options.passes.size()) <= kMostGreedyForLessEffort;
 }
@@ -334,7 +337,7 @@ absl::StatusOr<Plan> PlanWhole(const Manifest& manifest, const PlanOptions& opti
   absl::StatusOr<Plan> plan = PlanNoSlower(manifest, options, limits, allowance);
   // The effort does not decide whether rows within limits are found.
   PlanOptions more = options;
-  while (absl::IsInvalidArgument(plan.status()) && HasLoadsOrKinds(options) &&
+  while (absl::IsInvalidArgument(plan.status()) && HasSearchedRows(options) &&
          more.effort != Effort::kThorough) {
     more.effort = more.effort == Effort::kFast ? Effort::kDefault : Effort::kThorough;
     plan = PlanAtEffort(manifest, more, limits, allowance);

@@ -102,7 +102,7 @@ std::vector<Bundle> Neighbours(const SequenceLists& parts, std::span<const size_
 
 }  // namespace
 
-SequenceLists Bundled(const Pass& pass, const SequenceLists& parts, uint32_t multiple) {
+SequenceLists Bundled(const Pass& pass, SequenceLists parts, uint32_t multiple) {
   if (multiple == 1) return parts;
   const std::vector<double> rooms = RoomOfParts(pass, parts);
   std::vector<Bundle> bundles;

@@ -22,7 +22,7 @@ namespace batchplan {
 // In the packed layout lists are alike in the room that they need, the longest part going to the
 // list that needs least (longest processing time first with a number of parts each); in the padded
 // layout they are neighbours in the order by length.
-SequenceLists Bundled(const Pass& pass, const SequenceLists& parts, uint32_t multiple);
+SequenceLists Bundled(const Pass& pass, SequenceLists parts, uint32_t multiple);
 
 // InvalidArgument, beginning with `where`, if these sequences are no multiple of what the pass asks
 // of a micro-batch or, for other passes' sake, of a rank; or if an item of them is beyond a limit.

@@ -32,6 +32,9 @@ absl::Status CheckPass(const PlanOptions& options, size_t i) {
   if (options.overlong == OverlongPolicy::kAlone) {
     return conflict("overlong is OVERLONG_POLICY_ALONE, and a micro-batch of one is no multiple");
   }
+  if (options.selection && options.selection->max_tokens > 0) {
+    return conflict("selection.max_tokens is set, which takes any number of sequences");
+  }
   if (options.topology.dynamic_context) return conflict("topology.dynamic_context is set");
   if (IsOfTrees(options.passes.front().sharding)) {
     return conflict(

@@ -352,7 +352,7 @@ class RowSolver {
           *items_, terms, pieces, PieceChoice::kCheapest, rank_of_, context_.allowance);
       if (bins) AddStart(*std::move(bins), slots, starts);
     }
-    if (is_free && fixed_slots_) {
+    if (is_free && few && fixed_slots_) {
       for (const BandOrder order : {BandOrder::kByPhases, BandOrder::kByCost}) {
         std::optional<std::vector<Row>> bands = FillBands(*items_, terms, order);
         if (bands) AddStart(*std::move(bands), slots, starts);

@@ -207,6 +207,9 @@ TEST(CountMultiplesTest, WhatDoesNotDivideIsRefusedWithItsNumber) {
   options.passes[0].max_sequences_per_microbatch = 0;
   options.overlong = OverlongPolicy::kAlone;
   EXPECT_THAT(message({5, 6, 7, 8}), HasSubstr("OVERLONG_POLICY_ALONE"));
+  options.overlong = OverlongPolicy::kReject;
+  options.selection = Selection{.max_tokens = 20};
+  EXPECT_THAT(message({5, 6, 7, 8}), HasSubstr("selection.max_tokens"));
 }
 
 }  // namespace

@@ -131,6 +131,21 @@ TEST(EffortTest, NorWithLoadsAndKinds) {
   }
 }
 
+TEST(EffortTest, NorWithMultiplesOfSequences) {
+  uint64_t with_multiple = 0;
+  for (const uint64_t seed : testing::Seeds(300)) {
+    GeneratedRequest request = testing::GenerateRequest(seed);
+    if (seed % 3 == 0) testing::AddLoads(seed, &request);
+    // Few numbers of sequences divide into mini-batches that are multiples.
+    request.options.mini_batches.size = 0;
+    for (PassOptions& pass : request.options.passes) pass.sequence_count_multiple = 2;
+    with_multiple += MakePlan(request.manifest(), request.options).ok() ? 1 : 0;
+    ExpectMoreIsNeverSlower(std::move(request), seed);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(with_multiple, testing::Cases(300) / 15);
+}
+
 // The request without dynamic_context whose groups have that one size; none if a pass can't have
 // it.
 std::optional<GeneratedRequest> OfOneSize(const GeneratedRequest& dynamic, uint32_t ranks) {

@@ -1,13 +1,11 @@
 #include "server/planner/plan.h"
 
-#include <openssl/evp.h>
+#include <openssl/sha.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <memory>
-#include <new>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -23,36 +21,30 @@ static_assert(std::endian::native == std::endian::little,
 // From one look for a stop to the next.
 constexpr size_t kValuesPerLook = size_t{1} << 20;
 
+// libcrypto's function itself, not through EVP: a program that is linked with it statically has
+// nothing else of libcrypto then.
 class Sha256 {
  public:
-  Sha256() : context_(EVP_MD_CTX_new()) {
-    if (context_ == nullptr || EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) != 1) {
-      throw std::bad_alloc();
-    }
-  }
+  Sha256() { SHA256_Init(&context_); }
 
   void Add(std::span<const uint32_t> values, const std::stop_token& stop) {
     const uint64_t count = values.size();
-    EVP_DigestUpdate(context_.get(), &count, sizeof(count));
+    SHA256_Update(&context_, &count, sizeof(count));
     while (!values.empty() && !stop.stop_requested()) {
       const auto next = values.first(std::min(values.size(), kValuesPerLook));
-      EVP_DigestUpdate(context_.get(), next.data(), next.size_bytes());
+      SHA256_Update(&context_, next.data(), next.size_bytes());
       values = values.subspan(next.size());
     }
   }
 
   std::string Hex() {
-    std::array<char, EVP_MAX_MD_SIZE> digest;
-    unsigned int size = 0;
-    EVP_DigestFinal_ex(context_.get(), reinterpret_cast<unsigned char*>(digest.data()), &size);
-    return absl::BytesToHexString(std::string(digest.data(), size));
+    std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
+    SHA256_Final(digest.data(), &context_);
+    return absl::BytesToHexString(std::string(digest.begin(), digest.end()));
   }
 
  private:
-  struct Free {
-    void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
-  };
-  std::unique_ptr<EVP_MD_CTX, Free> context_;
+  SHA256_CTX context_;
 };
 
 }  // namespace

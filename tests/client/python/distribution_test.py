@@ -21,11 +21,14 @@ def test_the_sources_that_are_distributed_configure_alone(tmp_path):
     )
     assert made.returncode == 0, made.stderr
     assert not (PACKAGE / "project").exists()
-    (archive,) = tmp_path.glob("batchplan-*.tar.gz")
+    (archive,) = tmp_path.glob("batchplanner-*.tar.gz")
     with tarfile.open(archive) as opened:
         opened.extractall(tmp_path)
     sources = tmp_path / archive.name.removesuffix(".tar.gz")
     assert not (sources / "core").exists()
+    assert not (sources / "LICENSE").is_symlink()
+    assert "The batchplan Authors" in (sources / "LICENSE").read_text()
+    assert "Abseil" in (sources / "NOTICE").read_text()
     configured = subprocess.run(
         ["cmake", "-S", sources, "-B", tmp_path / "build", "-G", "Ninja", f"-DPython_EXECUTABLE={sys.executable}",
          f"-Dnanobind_DIR={nanobind.cmake_dir()}", "-DBATCHPLAN_CUDA=OFF"],

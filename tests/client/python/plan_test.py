@@ -463,7 +463,7 @@ def test_a_plan_goes_to_other_processes(copied):
 
 
 def test_the_package_is_as_new_as_its_planner():
-    assert importlib.metadata.version("batchplan") == batchplan.__version__
+    assert importlib.metadata.version("batchplanner") == batchplan.__version__
     assert batchplan.plan([1], max_tokens=8).planner_version == batchplan.__version__
 
 

@@ -77,7 +77,7 @@ const std::string& JoinedPlan::Serialized() const {
     v1::JoinBatchResponse response;
     *response.mutable_plan() = plan;
     response.mutable_worker_offsets()->Add(worker_offsets.begin(), worker_offsets.end());
-    *response.mutable_item_sequences() = item_sequences;
+    *response.mutable_item_sequences() = ItemSequencesOf(plan, request->manifest());
     if (!response.SerializeToString(&serialized_)) serialized_.clear();
   });
   return serialized_;

@@ -6,6 +6,7 @@
 #define BATCHPLAN_SERVER_RENDEZVOUS_JOINED_PLAN_H_
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -22,8 +23,8 @@ struct JoinedPlan {
   v1::PlanBatchResponse plan;
   // Worker w's part starts at manifest position worker_offsets[w]; one more than there are workers.
   std::vector<uint32_t> worker_offsets;
-  // Of the loads that the plan deals, in its order.
-  google::protobuf::RepeatedPtrField<v1::ItemSequences> item_sequences;
+  // What was planned: of all parts, as JoinBatchResponse.request has it.
+  std::shared_ptr<const v1::PlanBatchRequest> request;
 
   // The JoinBatchResponse of the whole plan, serialized, by the first call for all: a thousand
   // workers are sent the same bytes. Empty if it is larger than protobuf allows, 2 GiB.

@@ -190,7 +190,7 @@ void Rendezvous::Conclude(const std::shared_ptr<Run>& run, PlanResult result) {
     joined->incarnation = run->incarnation;
     joined->plan = *std::move(result);
     joined->worker_offsets = run->whole.worker_offsets;
-    joined->item_sequences = ItemSequencesOf(joined->plan, run->whole.request->manifest());
+    joined->request = run->whole.request;
     return EndWithPlan(*run, joined);
   }
   EndWithAnswer(*run, OtherPlannerError(key, recorded, mine));

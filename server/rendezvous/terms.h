@@ -4,8 +4,8 @@
 //   if (terms != others) error = FirstDifference(terms, others);
 //
 // That is world_size and the whole PlanBatchRequest but for job_id and step (which, with run_id,
-// name the step), request_id, and the manifest's arrays (each worker's own).
-// data_parallel_rank, own_slice_only and timeout are each caller's own too. Pure functions.
+// name the step), request_id, and the manifest's arrays (each worker's own). data_parallel_rank,
+// own_slice_only, return_request and timeout are each caller's own too. Pure functions.
 
 #ifndef BATCHPLAN_SERVER_RENDEZVOUS_TERMS_H_
 #define BATCHPLAN_SERVER_RENDEZVOUS_TERMS_H_

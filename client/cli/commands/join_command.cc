@@ -1,5 +1,4 @@
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -52,59 +51,24 @@ struct JoinFlags {
   PlanOutput output;
 };
 
-constexpr char kSharesUnseen[] = "a worker doesn't know what the sequences of the others share";
-
-// Why the plan of the whole batch can't be verified by one worker; empty if it can.
-std::string WhyNotVerified(const v1::PlanBatchRequest& request) {
-  if (request.mini_batches().groups() > v1::GROUP_POLICY_IGNORE ||
-      request.mini_batches().group_count() > 0) {
-    return "a worker doesn't know the groups of the others; leave out --groups and "
-           "--mini_batch_groups, or mini_batches.groups and group_count of --request";
-  }
-  if (request.manifest().shared_prefixes_size() > 0) {
-    return absl::StrCat(kSharesUnseen,
-                        "; leave out --prompt_lengths and --shared_prefixes, or "
-                        "manifest.shared_prefixes of --request");
-  }
-  if (request.manifest().loads_size() > 0 || request.manifest().kinds_size() > 0) {
-    return "a worker doesn't know the loads and kinds of the others; leave out --loads and "
-           "--kinds, "
-           "or manifest.loads and manifest.kinds of --request";
-  }
-  if (request.has_selection()) {
-    return "a worker doesn't know what of the others waits; leave out --take, --take_groups and "
-           "--take_tokens, or selection of --request";
-  }
-  return "";
-}
-
 ExitCode RunJoin(JoinFlags* flags) {
   if (absl::Status complete = flags->input.Read(); !complete.ok()) {
     return ReportError(kCommand, complete);
   }
-  // Of what --request holds too.
-  if (const std::string why = WhyNotVerified(flags->input.request());
-      flags->output.verify() && !why.empty()) {
-    return ReportError(kCommand, absl::InvalidArgumentError(absl::StrCat("--verify: ", why)));
-  }
   v1::JoinBatchRequest request = flags->worker;
   *request.mutable_request() = flags->input.request();
+  // What is printed or verified is the whole batch's, of which a worker knows its own part.
+  request.set_return_request(!request.own_slice_only());
   const Client client(MakeRemoteConnection(flags->where.server, flags->where.remote_options()));
-  const absl::StatusOr<v1::JoinBatchResponse> response =
+  absl::StatusOr<v1::JoinBatchResponse> response =
       client.JoinBatch(request, flags->where.call_options());
   if (!response.ok()) return ReportError(kCommand, flags->input.NameFlags(response.status()));
   if (request.own_slice_only()) {
     return PrintOrReport(kCommand, ToCompleteJson(*response));
   }
-  // A worker without sequences says nothing of what others share.
-  if (flags->output.verify() &&
-      std::ranges::any_of(response->plan().passes(),
-                          [](const v1::PassPlan& pass) { return pass.shared_tokens_size() > 0; })) {
-    return ReportError(kCommand, absl::InvalidArgumentError(absl::StrCat(
-                                     "--verify: ", kSharesUnseen, "; leave out --verify")));
-  }
   const absl::StatusOr<v1::PlanBatchRequest> whole = WholeRequest(request, *response);
   if (!whole.ok()) return ReportError(kCommand, whole.status());
+  response->clear_request();
   return flags->output.Print(kCommand, {.request = *whole,
                                         .plan = response->plan(),
                                         .message = *response,
@@ -116,10 +80,6 @@ void Check(const JoinFlags& flags) {
   if (flags.worker.own_slice_only() && (!flags.output.json() || flags.output.verify())) {
     throw CLI::ValidationError("--own_slice",
                                "a slice is printed with --format json only, and without --verify");
-  }
-  if (const std::string why = WhyNotVerified(flags.input.request());
-      flags.output.verify() && !why.empty()) {
-    throw CLI::ValidationError("--verify", why);
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -9,119 +11,89 @@
 namespace batchplan::cli {
 namespace {
 
-using Numbers = google::protobuf::RepeatedField<uint32_t>;
+// The sequences [begin .. end) of the whole manifest are those of a worker.
+struct OwnPart {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+};
 
-absl::Status SetLength(uint32_t index, uint32_t length, Numbers* lengths) {
-  if (index >= static_cast<uint32_t>(lengths->size())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the plan has sequence ", index, ", but the workers sent ", lengths->size()));
-  }
-  lengths->Set(static_cast<int>(index), length);
-  return absl::OkStatus();
+// Whether a worker's values stand in those of all workers. `given` may be empty where the worker
+// has no sequences, or gave none of these.
+template <typename Value>
+bool StandsIn(const google::protobuf::RepeatedField<Value>& given,
+              const google::protobuf::RepeatedField<Value>& whole, OwnPart part) {
+  if (given.empty()) return part.begin == part.end || whole.empty();
+  return static_cast<uint32_t>(given.size()) == part.end - part.begin &&
+         part.end <= static_cast<uint32_t>(whole.size()) &&
+         std::equal(given.begin(), given.end(), whole.begin() + part.begin);
 }
 
-// The rank of each sequence of the first pass, as far as its arrays go together.
-void SetPlannedRanks(uint32_t count, const v1::PlanBatchResponse& plan, Numbers* ranks) {
-  if (plan.passes().empty()) return;
-  const v1::PassPlan& pass = plan.passes(0);
-  int microbatch = 0;
-  for (const uint32_t slots : pass.microbatches_per_rank()) {
-    for (uint64_t place = 0; place < uint64_t{count} * slots; ++place, ++microbatch) {
-      if (microbatch + 1 >= pass.microbatch_offsets_size()) return;
-      const uint32_t end = std::min(pass.microbatch_offsets(microbatch + 1),
-                                    static_cast<uint32_t>(pass.sequence_index_size()));
-      for (uint32_t i = pass.microbatch_offsets(microbatch); i < end; ++i) {
-        const uint32_t sequence = pass.sequence_index(static_cast<int>(i));
-        if (sequence >= static_cast<uint32_t>(ranks->size())) continue;
-        ranks->Set(static_cast<int>(sequence), static_cast<uint32_t>(place / slots));
-      }
-    }
-  }
+bool LoadStandsIn(const v1::Load& given, const v1::Manifest& whole, OwnPart part) {
+  return std::ranges::any_of(whole.loads(), [&](const v1::Load& load) {
+    return load.name() == given.name() && StandsIn(given.values(), load.values(), part);
+  });
 }
 
-absl::Status SetOwnRanks(const v1::JoinBatchRequest& own, const Numbers& worker_offsets,
-                         Numbers* ranks) {
-  const Numbers& given = own.request().manifest().ranks();
-  const auto worker = static_cast<int>(own.worker());
-  const uint64_t begin = worker < worker_offsets.size() ? worker_offsets[worker] : 0;
-  if (worker + 1 >= worker_offsets.size() || worker_offsets[worker + 1] != begin + given.size() ||
-      begin + given.size() > static_cast<uint64_t>(ranks->size())) {
-    return absl::InvalidArgumentError(absl::StrCat("the answer's worker_offsets are not those of ",
-                                                   "worker ", worker, ", which sent ", given.size(),
-                                                   " sequences"));
-  }
-  std::copy(given.begin(), given.end(), ranks->begin() + static_cast<int>(begin));
-  return absl::OkStatus();
+bool ItemsStandIn(const v1::LoadItems& given, const v1::Manifest& whole, OwnPart part) {
+  return std::ranges::any_of(whole.items(), [&](const v1::LoadItems& items) {
+    if (items.load() != given.load() || items.sequences_size() != items.values_size()) return false;
+    const auto& sequences = items.sequences();
+    const auto first = std::lower_bound(sequences.begin(), sequences.end(), part.begin);
+    const auto last = std::lower_bound(first, sequences.end(), part.end);
+    const auto values = items.values().begin() + (first - sequences.begin());
+    return std::equal(given.sequences().begin(), given.sequences().end(), first, last,
+                      [&](uint32_t own, uint32_t all) { return part.begin + own == all; }) &&
+           std::equal(given.values().begin(), given.values().end(), values,
+                      values + (last - first));
+  });
 }
 
-// That the lengths that are 0 are of sequences that wait.
-absl::Status CheckNoneIsMissing(const v1::PlanBatchResponse& plan, const Numbers& lengths) {
-  auto deferred = plan.deferred().begin();
-  for (int i = 0; i < lengths.size(); ++i) {
-    if (deferred != plan.deferred().end() && *deferred == static_cast<uint32_t>(i)) {
-      ++deferred;
-    } else if (lengths[i] == 0) {
-      return absl::InvalidArgumentError(absl::StrCat("the plan leaves out sequence ", i, " of ",
-                                                     lengths.size(), ", which the workers sent"));
-    }
+// The name of what of a worker's sequences is not in the whole manifest as the worker sent it;
+// empty if all is. shared_with is left out: it counts within the part in one, and in all in the
+// other.
+std::string WhatDiffers(const v1::Manifest& own, const v1::Manifest& whole, OwnPart part) {
+  if (!StandsIn(own.lengths(), whole.lengths(), part)) return "lengths";
+  if (!StandsIn(own.group_ids(), whole.group_ids(), part)) return "group_ids";
+  if (!StandsIn(own.ranks(), whole.ranks(), part)) return "ranks";
+  if (!StandsIn(own.ages(), whole.ages(), part)) return "ages";
+  if (!StandsIn(own.shared_prefixes(), whole.shared_prefixes(), part)) return "shared_prefixes";
+  if (!StandsIn(own.kinds(), whole.kinds(), part)) return "kinds";
+  for (const v1::Load& load : own.loads()) {
+    if (!LoadStandsIn(load, whole, part)) return absl::StrCat("loads of ", load.name());
   }
-  return absl::OkStatus();
+  for (const v1::LoadItems& items : own.items()) {
+    if (!ItemsStandIn(items, whole, part)) return absl::StrCat("items of ", items.load());
+  }
+  return "";
 }
 
 }  // namespace
 
 absl::StatusOr<v1::PlanBatchRequest> WholeRequest(const v1::JoinBatchRequest& own,
                                                   const v1::JoinBatchResponse& answer) {
+  if (!answer.has_request()) {
+    return absl::InvalidArgumentError("the answer has no request, which return_request asked for");
+  }
+  const v1::Manifest& manifest = answer.request().manifest();
+  const auto& offsets = answer.worker_offsets();
+  const auto sequences = static_cast<uint32_t>(manifest.lengths_size());
+  if (offsets.size() <= static_cast<int64_t>(own.worker()) + 1 ||
+      !std::ranges::is_sorted(offsets) || *offsets.begin() != 0 || *offsets.rbegin() != sequences) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the answer's worker_offsets are not those of worker ", own.worker(),
+                     " and of ", sequences, " sequences"));
+  }
+  const auto worker = static_cast<int>(own.worker());
+  const OwnPart part = {.begin = offsets[worker], .end = offsets[worker + 1]};
+  if (const std::string differing = WhatDiffers(own.request().manifest(), manifest, part);
+      !differing.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("the request that was planned has other ",
+                                                   differing, " than worker ", worker, " sent"));
+  }
+  // What all workers agree on is this one's word.
   v1::PlanBatchRequest whole = own.request();
-  whole.mutable_manifest()->clear_group_ids();
-  whole.mutable_manifest()->clear_ages();
-  whole.mutable_manifest()->clear_shared_prefixes();
-  whole.mutable_manifest()->clear_shared_with();
-  whole.mutable_manifest()->clear_kinds();
-  whole.mutable_manifest()->clear_loads();
-  whole.mutable_manifest()->clear_items();
-  if (whole.cost_model().loads_size() > 0) whole.clear_cost_model();
-  for (v1::Pass& pass : *whole.mutable_passes()) pass.clear_limits();
-  whole.mutable_mini_batches()->clear_groups();
-  Numbers* lengths = whole.mutable_manifest()->mutable_lengths();
-  lengths->Clear();
-  if (answer.worker_offsets_size() == 0) {
-    return absl::InvalidArgumentError("the answer has no worker_offsets");
-  }
-  // Each sequence stands in the plan, so that the answer's own size bounds their number.
-  const uint64_t sequences = *answer.worker_offsets().rbegin();
-  uint64_t most = static_cast<uint64_t>(answer.plan().excluded_size()) +
-                  static_cast<uint64_t>(answer.plan().deferred_size());
-  for (const v1::PassPlan& pass : answer.plan().passes()) {
-    most += static_cast<uint64_t>(pass.sequence_index_size());
-  }
-  if (sequences > most) {
-    return absl::InvalidArgumentError(absl::StrCat("the workers sent ", sequences,
-                                                   " sequences, but the plan has at most ", most));
-  }
-  lengths->Resize(static_cast<int>(sequences), 0);
-
-  absl::Status status;
-  for (const v1::PassPlan& pass : answer.plan().passes()) {
-    const int planned = std::min(pass.sequence_index_size(), pass.sequence_lengths_size());
-    for (int i = 0; i < planned; ++i) {
-      status.Update(SetLength(pass.sequence_index(i), pass.sequence_lengths(i), lengths));
-    }
-  }
-  // After the planned lengths: a truncated sequence was longer.
-  for (const v1::ExcludedSequence& sequence : answer.plan().excluded()) {
-    status.Update(SetLength(sequence.index(), sequence.length(), lengths));
-  }
-  if (!status.ok()) return status;
-  status = CheckNoneIsMissing(answer.plan(), *lengths);
-  if (!status.ok()) return status;
-  if (own.request().manifest().ranks().empty()) return whole;
-  Numbers* ranks = whole.mutable_manifest()->mutable_ranks();
-  ranks->Clear();
-  ranks->Resize(static_cast<int>(sequences), 0);
-  SetPlannedRanks(std::max(1U, whole.topology().data_parallel()), answer.plan(), ranks);
-  status = SetOwnRanks(own, answer.worker_offsets(), ranks);
-  if (!status.ok()) return status;
+  *whole.mutable_manifest() = manifest;
+  whole.mutable_manifest()->set_pad_to(own.request().manifest().pad_to());
   return whole;
 }
 

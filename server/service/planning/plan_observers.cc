@@ -29,7 +29,7 @@ std::shared_ptr<const v1::PlanBatchResponse> PlanOf(
 size_t Bytes(const JoinedPlan& joined) {
   return joined.plan.SpaceUsedLong() + joined.plan.ByteSizeLong() +
          joined.worker_offsets.size() * sizeof(joined.worker_offsets[0]) +
-         joined.item_sequences.SpaceUsedExcludingSelfLong();
+         joined.request->SpaceUsedLong();
 }
 
 // Where memory runs out nobody is told, but whoever asked for the plan is answered.

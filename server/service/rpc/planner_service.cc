@@ -139,7 +139,8 @@ class JoinBatchCall final : public UnaryCall {
   void Run() override;
   void Delivered() override { planner_->Served(*served_); }
   absl::StatusOr<CallAnswer> AnswerFor(const std::shared_ptr<const JoinedPlan>& joined,
-                                       const std::optional<Slice>& slice) const;
+                                       const std::optional<Slice>& slice,
+                                       bool return_request) const;
 
   CollectivePlanner* const planner_;
   // Once there is a plan.
@@ -164,14 +165,15 @@ void JoinBatchCall::Run() {
     slice = {.data_parallel = request.request().topology().data_parallel(),
              .rank = request.data_parallel_rank()};
   }
+  const bool return_request = request.return_request();
   const uint32_t worker = request.worker();
   const Rendezvous::Ticket ticket = planner_->Join(
       std::move(request), owner(), caller().deadline,
-      [this, slice, worker, self = self()](const Rendezvous::Answer& joined) {
+      [this, slice, return_request, worker, self = self()](const Rendezvous::Answer& joined) {
         if (!joined.ok()) return Answer(joined.status());
         absl::StatusOr<CallAnswer> answer = absl::UnknownError("");
         const absl::Status status = CatchExceptions([&] {
-          answer = AnswerFor(*joined, slice);
+          answer = AnswerFor(*joined, slice, return_request);
           served_ = {
               .key = (*joined)->key, .incarnation = (*joined)->incarnation, .worker = worker};
           return answer.status();
@@ -182,8 +184,9 @@ void JoinBatchCall::Run() {
 }
 
 absl::StatusOr<CallAnswer> JoinBatchCall::AnswerFor(const std::shared_ptr<const JoinedPlan>& joined,
-                                                    const std::optional<Slice>& slice) const {
-  if (!slice.has_value()) {
+                                                    const std::optional<Slice>& slice,
+                                                    bool return_request) const {
+  if (!slice.has_value() && !return_request) {
     if (joined->Serialized().empty()) {
       return absl::ResourceExhaustedError("the plan is larger than protobuf's limit of 2 GiB");
     }
@@ -195,10 +198,15 @@ absl::StatusOr<CallAnswer> JoinBatchCall::AnswerFor(const std::shared_ptr<const 
                       .shared = joined};
   }
   v1::JoinBatchResponse response;
-  SliceForRank(joined->plan, slice->data_parallel, slice->rank, response.mutable_plan());
+  if (slice.has_value()) {
+    SliceForRank(joined->plan, slice->data_parallel, slice->rank, response.mutable_plan());
+  } else {
+    *response.mutable_plan() = joined->plan;
+  }
   response.mutable_worker_offsets()->Add(joined->worker_offsets.begin(),
                                          joined->worker_offsets.end());
-  *response.mutable_item_sequences() = joined->item_sequences;
+  *response.mutable_item_sequences() = ItemSequencesOf(joined->plan, joined->request->manifest());
+  if (return_request) *response.mutable_request() = *joined->request;
   absl::Status sendable = CheckSendable(response.ByteSizeLong(), planner_->max_message_bytes());
   if (!sendable.ok()) return sendable;
   absl::StatusOr<grpc::ByteBuffer> bytes = ToBytes(response);

@@ -101,12 +101,13 @@ TEST(JoinCommand, TruncatedSequencesAreShownWithTheLengthThatTheirWorkerSent) {
                     HasSubstr("1 sequence of together 700 tokens"), HasSubstr("verified")));
 }
 
-TEST(JoinCommand, WhatWaitsIsCountedWithoutItsLengths) {
+TEST(JoinCommand, WhatWaitsIsVerifiedToo) {
   const TestServer server;
-  for (const CliResult& result : RunBoth(server, {"--take", "50"}, {"--take", "50"})) {
+  const std::vector<std::string> take = {"--take", "50", "--verify"};
+  for (const CliResult& result : RunBoth(server, take, take)) {
     ASSERT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_THAT(result.out, AllOf(HasSubstr("60 sequences, "), HasSubstr("without 10 that wait"),
-                                  HasSubstr("10 sequences of ")));
+    EXPECT_THAT(result.out, AllOf(HasSubstr("60 sequences, "), HasSubstr("10 sequences of "),
+                                  HasSubstr("verified")));
   }
 }
 
@@ -137,20 +138,38 @@ TEST(JoinCommand, TimeoutNamesTheMissingWorker) {
                                 HasSubstr("step 9"), HasSubstr("1 of 2"), HasSubstr(": 0")));
 }
 
-TEST(JoinCommand, WhatARequestAsksForIsNotVerifiedUnseen) {
+// Neither loads, kinds and groups of the others are in a plan.
+TEST(JoinCommand, VerifiesWhatTheOthersAloneKnow) {
   const TestServer server;
-  const auto error = [&](const std::string& field) {
-    return RunCli({"join", "--server", server.target(), "--world_size", "1", "--worker", "0",
-                   "--request", "-", "--verify"},
-                  R"({"job_id": "rl", "manifest": {"lengths": [1, 2], "group_ids": [1, 2]}, )"
-                  R"("passes": [{"max_tokens_per_microbatch": 8}], )" +
-                      field + "}")
-        .err;
+  const auto join = [&](int worker, const std::string& manifest) {
+    return RunCli(
+        {"join", "--server", server.target(), "--world_size", "2", "--worker",
+         std::to_string(worker), "--request", "-", "--verify"},
+        R"({"job_id": "rl", "topology": {"data_parallel": 2}, "passes": [)"
+        R"({"max_tokens_per_microbatch": 64, "limits": [{"load": "patches", "max_per_microbatch": 16}], )"
+        R"("kinds_per_slot": "KINDS_PER_SLOT_ALIKE"}], )"
+        R"("mini_batches": {"groups": "GROUP_POLICY_SAME_RANK"}, )"
+        R"("cost_model": {"per_token": 1, "loads": [)"
+        R"({"load": "images", "per_unit": 2, "separate": true, "dealt": true}]}, )"
+        R"("manifest": {)" +
+            manifest + "}}");
   };
-  EXPECT_THAT(error(R"("selection": {"sequences": 1})"),
-              HasSubstr("--verify: a worker doesn't know what of the others waits"));
-  EXPECT_THAT(error(R"("mini_batches": {"groups": "GROUP_POLICY_SAME_RANK"})"),
-              HasSubstr("--verify: a worker doesn't know the groups of the others"));
+  CliResult first;
+  std::thread other([&] {
+    first =
+        join(0, R"("lengths": [30, 20, 10], "group_ids": [1, 1, 2], "kinds": [0, 0, 1], )"
+                R"("loads": [{"name": "images"}, {"name": "patches", "values": [8, 8, 0]}], )"
+                R"("items": [{"load": "images", "sequences": [0, 0, 1], "values": [4, 2, 1]}])");
+  });
+  const CliResult second =
+      join(1, R"("lengths": [40, 9, 11], "group_ids": [3, 2, 3], "kinds": [1, 0, 0], )"
+              R"("loads": [{"name": "images"}, {"name": "patches", "values": [16, 0, 0]}], )"
+              R"("items": [{"load": "images", "sequences": [0, 2], "values": [3, 5]}])");
+  other.join();
+  for (const CliResult& result : {first, second}) {
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("verified"));
+  }
 }
 
 TEST(JoinCommand, WorkersShareWhatTheirGroupsBeginWith) {
@@ -184,17 +203,12 @@ TEST(JoinCommand, WorkersShareWhatTheirGroupsBeginWith) {
              "500 1 400\n450 1 400\n420 1 400\n60 2 0\n"));
   EXPECT_EQ(joined.plan().fingerprint(), whole.fingerprint());
   EXPECT_EQ(ParseJson<v1::JoinBatchResponse>(first).plan().fingerprint(), whole.fingerprint());
-  // A worker without sequences doesn't know that others share.
+  // A worker without sequences verifies what others share.
   std::thread sharer([&] { first = join(0, "500 1 400\n450 1 400\n", {json[0], "--step", "2"}); });
-  const CliResult unseen = join(1, "# none\n", {"--step", "2", "--verify"});
+  const CliResult verified = join(1, "# none\n", {"--step", "2", "--verify"});
   sharer.join();
   EXPECT_THAT(first.out, HasSubstr(" laid, "));
-  for (const CliResult& refused :
-       {unseen, join(1, "420 1 400\n", {"--step", "3", json[0], "--verify"})}) {
-    EXPECT_THAT(
-        refused.err,
-        HasSubstr("--verify: a worker doesn't know what the sequences of the others share"));
-  }
+  EXPECT_THAT(verified.out, AllOf(HasSubstr(" laid, "), HasSubstr("verified"))) << verified.err;
 }
 
 TEST(JoinCommand, WhatOneWorkerCantDoIsAUsageError) {
@@ -202,10 +216,6 @@ TEST(JoinCommand, WhatOneWorkerCantDoIsAUsageError) {
   EXPECT_THAT(RunJoin(server, 0, {"--own_slice"}).err, HasSubstr("--format json only"));
   EXPECT_THAT(RunJoin(server, 0, {"--own_slice", "--format", "json", "--verify"}).err,
               HasSubstr("without --verify"));
-  EXPECT_THAT(RunJoin(server, 0, {"--verify", "--take", "7"}).err,
-              HasSubstr("a worker doesn't know what of the others waits"));
-  EXPECT_THAT(RunJoin(server, 0, {"--verify", "--groups", "same_rank"}).err,
-              HasSubstr("groups of the others"));
   EXPECT_EQ(RunJoin(server, 0, {"--rank", "1"}).exit_code, 2);
   EXPECT_EQ(
       RunCli({"join", "--lengths", "-", "--budget", "512", "--worker", "0", "--world_size", "1"})

@@ -1,6 +1,7 @@
 #include "client/cli/commands/whole_request.h"
 
 #include <gmock/gmock.h>
+#include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -13,91 +14,83 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Two workers, of one and three sequences; sequence 2 was dropped.
-v1::JoinBatchResponse Answer() {
-  v1::JoinBatchResponse answer;
-  for (const uint32_t offset : {0, 1, 4}) answer.add_worker_offsets(offset);
-  v1::PassPlan* pass = answer.mutable_plan()->add_passes();
-  for (const uint32_t index : {3, 0, 1}) {
-    pass->add_sequence_index(index);
-    pass->add_sequence_lengths(100 + index);
-  }
-  v1::ExcludedSequence* dropped = answer.mutable_plan()->add_excluded();
-  dropped->set_index(2);
-  dropped->set_length(9000);
-  return answer;
+template <typename Message>
+Message FromJson(const std::string& json) {
+  Message message;
+  EXPECT_TRUE(google::protobuf::util::JsonStringToMessage(json, &message).ok()) << json;
+  return message;
 }
 
-TEST(WholeRequest, HasTheLengthsOfAllWorkers) {
-  v1::JoinBatchRequest own;
-  own.mutable_request()->set_job_id("rl");
-  v1::Manifest* manifest = own.mutable_request()->mutable_manifest();
-  manifest->add_lengths(100);
-  manifest->add_group_ids(7);
-  manifest->set_pad_to(16384);
-  const auto whole = WholeRequest(own, Answer());
+// The second of three workers, of one, two and no sequences.
+v1::JoinBatchRequest Own() {
+  return FromJson<v1::JoinBatchRequest>(R"({"worker": 1, "request": {"job_id": "rl", "manifest": {
+      "lengths": [20, 30], "group_ids": [5, 6], "kinds": [1, 0], "pad_to": 64,
+      "loads": [{"name": "patches", "values": [2, 3]}],
+      "items": [{"load": "images", "sequences": [0, 1, 1], "values": [7, 8, 9]}]}}})");
+}
+
+v1::JoinBatchResponse Answer() {
+  return FromJson<v1::JoinBatchResponse>(
+      R"({"worker_offsets": [0, 1, 3, 3], "request": {"manifest": {
+      "lengths": [10, 20, 30], "group_ids": [5, 5, 6], "kinds": [0, 1, 0],
+      "loads": [{"name": "patches", "values": [1, 2, 3]}],
+      "items": [{"load": "images", "sequences": [0, 1, 2, 2], "values": [6, 7, 8, 9]}]}}})");
+}
+
+TEST(WholeRequest, HasTheSequencesOfAllWorkers) {
+  const auto whole = WholeRequest(Own(), Answer());
   ASSERT_TRUE(whole.ok()) << whole.status();
-  EXPECT_THAT(whole->manifest().lengths(), ElementsAre(100, 101, 9000, 103));
-  EXPECT_TRUE(whole->manifest().group_ids().empty());
-  EXPECT_EQ(whole->manifest().pad_to(), 16384);
+  EXPECT_THAT(whole->manifest().lengths(), ElementsAre(10, 20, 30));
+  EXPECT_THAT(whole->manifest().loads(0).values(), ElementsAre(1, 2, 3));
+  EXPECT_EQ(whole->manifest().pad_to(), 64);
   EXPECT_EQ(whole->job_id(), "rl");
 }
 
-TEST(WholeRequest, HasItsOwnRanksAndThePlansForTheOthers) {
-  v1::JoinBatchResponse answer = Answer();
-  v1::PassPlan* pass = answer.mutable_plan()->mutable_passes(0);
-  // Sequences 3 and 0 on rank 0, 1 on rank 1.
-  pass->add_microbatches_per_rank(1);
-  for (const uint32_t offset : {0, 2, 3}) pass->add_microbatch_offsets(offset);
+TEST(WholeRequest, AWorkerWithoutSequencesHasThoseOfTheOthers) {
   v1::JoinBatchRequest own;
-  own.mutable_request()->mutable_topology()->set_data_parallel(2);
-  own.mutable_request()->mutable_manifest()->add_lengths(100);
-  own.mutable_request()->mutable_manifest()->add_ranks(1);
-  const auto whole = WholeRequest(own, answer);
+  own.set_worker(2);
+  const auto whole = WholeRequest(own, Answer());
   ASSERT_TRUE(whole.ok()) << whole.status();
-  EXPECT_THAT(whole->manifest().ranks(), ElementsAre(1, 1, 0, 0));
+  EXPECT_THAT(whole->manifest().lengths(), ElementsAre(10, 20, 30));
+}
 
-  for (const uint32_t worker : {1, 2}) {
-    own.set_worker(worker);
-    EXPECT_THAT(std::string(WholeRequest(own, answer).status().message()),
-                HasSubstr("which sent 1 sequences"));
+TEST(WholeRequest, NamesWhatIsNotAsTheWorkerSentIt) {
+  const auto own = [&](auto change) {
+    v1::JoinBatchRequest request = Own();
+    change(*request.mutable_request()->mutable_manifest());
+    return std::string(WholeRequest(request, Answer()).status().message());
+  };
+  using Manifest = v1::Manifest;
+  EXPECT_THAT(own([](Manifest& m) { m.set_lengths(1, 31); }),
+              HasSubstr("other lengths than worker 1"));
+  EXPECT_THAT(own([](Manifest& m) { m.clear_lengths(); }), HasSubstr("other lengths"));
+  EXPECT_THAT(own([](Manifest& m) { m.clear_group_ids(); }), HasSubstr("other group_ids"));
+  EXPECT_THAT(own([](Manifest& m) { m.add_ages(3); }), HasSubstr("other ages"));
+  EXPECT_THAT(own([](Manifest& m) { m.set_kinds(0, 0); }), HasSubstr("other kinds"));
+  EXPECT_THAT(own([](Manifest& m) { m.mutable_loads(0)->set_values(1, 4); }),
+              HasSubstr("other loads of patches"));
+  EXPECT_THAT(own([](Manifest& m) { m.mutable_loads(0)->set_name("frames"); }),
+              HasSubstr("other loads of frames"));
+  EXPECT_THAT(own([](Manifest& m) { m.mutable_items(0)->set_sequences(1, 0); }),
+              HasSubstr("other items of images"));
+  EXPECT_THAT(own([](Manifest& m) { m.mutable_items(0)->set_values(2, 1); }),
+              HasSubstr("other items of images"));
+}
+
+TEST(WholeRequest, OffsetsThatAreNotTheWorkersAreRefused) {
+  for (const char* offsets : {"[]", "[0]", "[0, 1]", "[0, 3, 1, 3]", "[1, 1, 3]", "[0, 1, 2]"}) {
+    v1::JoinBatchResponse answer = Answer();
+    answer.clear_worker_offsets();
+    answer.MergeFrom(
+        FromJson<v1::JoinBatchResponse>(std::string(R"({"worker_offsets": )") + offsets + "}"));
+    const auto whole = WholeRequest(Own(), answer);
+    EXPECT_EQ(whole.status().code(), absl::StatusCode::kInvalidArgument) << offsets;
+    EXPECT_THAT(std::string(whole.status().message()), HasSubstr("worker_offsets")) << offsets;
   }
-}
-
-TEST(WholeRequest, TruncatedSequenceHasItsTrueLength) {
   v1::JoinBatchResponse answer = Answer();
-  answer.mutable_plan()->mutable_passes(0)->add_sequence_index(2);
-  answer.mutable_plan()->mutable_passes(0)->add_sequence_lengths(8192);
-  const auto whole = WholeRequest({}, answer);
-  ASSERT_TRUE(whole.ok()) << whole.status();
-  EXPECT_EQ(whole->manifest().lengths(2), 9000);
-}
-
-TEST(WholeRequest, WhatWaitsHasNoLength) {
-  v1::JoinBatchResponse answer = Answer();
-  answer.mutable_plan()->clear_excluded();
-  answer.mutable_plan()->add_deferred(2);
-  const auto whole = WholeRequest({}, answer);
-  ASSERT_TRUE(whole.ok()) << whole.status();
-  EXPECT_THAT(whole->manifest().lengths(), ElementsAre(100, 101, 0, 103));
-}
-
-TEST(WholeRequest, PlanThatIsNotOfTheWorkersSequencesIsRefused) {
-  v1::JoinBatchResponse answer = Answer();
-  answer.mutable_plan()->mutable_passes(0)->set_sequence_index(0, 4);
-  EXPECT_THAT(std::string(WholeRequest({}, answer).status().message()),
-              HasSubstr("has sequence 4, but the workers sent 4"));
-  answer.mutable_plan()->mutable_passes(0)->set_sequence_index(0, 0);
-  EXPECT_THAT(std::string(WholeRequest({}, answer).status().message()),
-              HasSubstr("leaves out sequence 3 of 4"));
-  // Nor is memory taken by what the answer says alone.
-  for (const uint32_t sequences : {5U, 0x7fffffffU, 0x80000000U, 0xffffffffU}) {
-    answer.set_worker_offsets(2, sequences);
-    EXPECT_THAT(std::string(WholeRequest({}, answer).status().message()),
-                HasSubstr("sequences, but the plan has at most 4"));
-  }
-  answer.clear_worker_offsets();
-  EXPECT_TRUE(absl::IsInvalidArgument(WholeRequest({}, answer).status()));
+  answer.clear_request();
+  EXPECT_THAT(std::string(WholeRequest(Own(), answer).status().message()),
+              HasSubstr("has no request"));
 }
 
 }  // namespace

@@ -348,6 +348,33 @@ TEST(JoinBatch, SlicesOfAllRanksAreThePlan) {
   EXPECT_EQ(sequences, std::multiset<uint32_t>(all.begin(), all.end()));
 }
 
+TEST(JoinBatch, WhoeverAsksIsToldWhatWasPlanned) {
+  const TestServer server;
+  const std::vector<Answer> answers = JoinAll(server, [](v1::JoinBatchRequest& part) {
+    v1::Manifest& manifest = *part.mutable_request()->mutable_manifest();
+    for (int i = 0; i < manifest.lengths_size(); ++i) manifest.add_group_ids(part.worker());
+    part.mutable_request()->set_request_id("mine");
+    part.set_return_request(part.worker() > 1);
+    part.set_own_slice_only(part.worker() > 2);
+  });
+  ExpectOnePlan({answers[0], answers[1], answers[2]});
+  for (uint32_t worker = 0; worker < kWorkers; ++worker) {
+    ASSERT_EQ(answers[worker].response.has_request(), worker > 1);
+  }
+  const v1::PlanBatchRequest& planned = answers[2].response.request();
+  EXPECT_EQ(planned.manifest().lengths_size(), 46);
+  EXPECT_EQ(planned.manifest().group_ids(45), 3);
+  EXPECT_EQ(planned.step(), PartOf(0).request().step());
+  EXPECT_THAT(planned.request_id(), ::testing::IsEmpty());
+  EXPECT_EQ(planned.SerializeAsString(), answers[3].response.request().SerializeAsString());
+
+  // It is the request that makes this plan.
+  grpc::ClientContext context;
+  v1::PlanBatchResponse alone;
+  ASSERT_TRUE(server.NewStub()->PlanBatch(&context, planned, &alone).ok());
+  EXPECT_EQ(alone.fingerprint(), answers[2].response.plan().fingerprint());
+}
+
 // Of four ranks that groups of several sizes divide, each worker is one.
 TEST(JoinBatch, SlicesOfAPoolHaveEachSequenceOnEveryRankOfItsGroup) {
   const TestServer server;

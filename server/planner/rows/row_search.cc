@@ -59,6 +59,8 @@ RowSearch::RowSearch(const RowItems& items, const RowTerms& terms, std::vector<R
       order_(bins_.size()),
       place_(bins_.size()),
       sums_(terms.ranks, 0),
+      slot_times_(terms.slots),
+      excess_(bins_.size()),
       random_(seed),
       finder_(items, terms.may_empty) {
   for (uint32_t bin = 0; bin < bins_.size(); ++bin) {
@@ -74,6 +76,7 @@ RowSearch::RowSearch(const RowItems& items, const RowTerms& terms, std::vector<R
       mean_work_ += items.searched_loads()[load].per_unit * items.loads(item)[load] / terms.ranks;
     }
   }
+  for (uint32_t bin = 0; bin < bins_.size(); ++bin) excess_.Set(bin, ExcessOf(items, bins_[bin]));
   Regroup();
   best_time_ = time_ = Time();
 }
@@ -95,83 +98,76 @@ void RowSearch::Regroup() {
   if (terms_.synchronization == Synchronization::kAccumulated) {
     std::ranges::fill(sums_, 0);
     for (uint32_t bin = 0; bin < bins_.size(); ++bin) sums_[RankOf(bin)] += bins_[bin].cost;
+    if (!terms_.fixed_slots) return;
   }
+  OrderBins();
+  for (uint32_t place = 0; place < order_.size(); ++place) place_[order_[place]] = place;
+  for (size_t slot = 0; slot < terms_.slots; ++slot) slot_times_.Set(slot, SlotTime(slot));
+}
+
+void RowSearch::OrderBins() {
   if (terms_.fixed_slots) {
     for (uint32_t slot = 0; slot < terms_.slots; ++slot) {
       for (uint32_t rank = 0; rank < terms_.ranks; ++rank) {
         order_[size_t{slot} * terms_.ranks + rank] = rank * terms_.slots + slot;
       }
     }
-    for (uint32_t place = 0; place < order_.size(); ++place) place_[order_[place]] = place;
     return;
   }
-  if (terms_.synchronization == Synchronization::kAccumulated) return;
   const auto costlier = [&](uint32_t a, uint32_t b) {
     return std::pair(-bins_[a].cost, a) < std::pair(-bins_[b].cost, b);
   };
   std::iota(order_.begin(), order_.end(), 0u);
   if (!terms_.keeps_ranks && !terms_.keeps_counts) {
     std::ranges::sort(order_, costlier);
-  } else {
-    std::vector<uint32_t> by_rank = order_;
-    for (uint32_t rank = 0; rank < terms_.ranks; ++rank) {
-      const auto own = std::span(by_rank).subspan(size_t{rank} * terms_.slots, terms_.slots);
-      std::ranges::sort(own, costlier);
-      for (uint32_t slot = 0; slot < terms_.slots; ++slot) {
-        order_[size_t{slot} * terms_.ranks + rank] = own[slot];
-      }
+    return;
+  }
+  std::vector<uint32_t> by_rank = order_;
+  for (uint32_t rank = 0; rank < terms_.ranks; ++rank) {
+    const auto own = std::span(by_rank).subspan(size_t{rank} * terms_.slots, terms_.slots);
+    std::ranges::sort(own, costlier);
+    for (uint32_t slot = 0; slot < terms_.slots; ++slot) {
+      order_[size_t{slot} * terms_.ranks + rank] = own[slot];
     }
   }
-  for (uint32_t place = 0; place < order_.size(); ++place) place_[order_[place]] = place;
 }
 
 double RowSearch::Time() const {
+  const double ranks =
+      terms_.synchronization == Synchronization::kAccumulated ? std::ranges::max(sums_) : 0;
+  return excess_weight_ * excess_.sum() + ranks + slot_times_.sum();
+}
+
+double RowSearch::SlotTime(size_t slot) const {
   double time = 0;
-  const std::span<const SearchedLoad> searched = items_->searched_loads();
-  if (!searched.empty()) {
-    double excess = 0;
-    for (const Row& bin : bins_) excess += ExcessOf(*items_, bin);
-    time += excess_weight_ * excess;
-  }
-  if (terms_.synchronization == Synchronization::kAccumulated) {
-    time += std::ranges::max(sums_);
-  } else {
-    for (size_t slot = 0; slot < terms_.slots; ++slot) {
-      double most = 0;
-      for (size_t i = 0; i < terms_.ranks; ++i) {
-        most = std::max(most, bins_[order_[slot * terms_.ranks + i]].cost);
-      }
-      time += most;
+  if (terms_.synchronization == Synchronization::kLockstep) {
+    for (size_t i = 0; i < terms_.ranks; ++i) {
+      time = std::max(time, bins_[order_[slot * terms_.ranks + i]].cost);
     }
   }
+  const std::span<const SearchedLoad> searched = items_->searched_loads();
   for (size_t load = 0; load < searched.size(); ++load) {
-    if (searched[load].per_unit > 0) time += PhaseTime(load);
+    if (searched[load].per_unit > 0) time += PhaseTime(slot, load);
   }
   return time;
 }
 
-double RowSearch::PhaseTime(size_t load) const {
+double RowSearch::PhaseTime(size_t slot, size_t load) const {
   const SearchedLoad& searched = items_->searched_loads()[load];
-  double time = 0;
-  for (size_t slot = 0; slot < terms_.slots; ++slot) {
-    double most = 0;
-    double largest = 0;
-    double sum = 0;
-    for (size_t i = 0; i < terms_.ranks; ++i) {
-      const RowLoads& loads = bins_[order_[slot * terms_.ranks + i]].loads;
-      most = std::max(most, loads.sums[load]);
-      largest = std::max(largest, loads.largest[load]);
-      sum += loads.sums[load];
-    }
-    time += searched.dealt ? std::max(sum / terms_.ranks, largest) : most;
+  double most = 0;
+  double largest = 0;
+  double sum = 0;
+  for (size_t i = 0; i < terms_.ranks; ++i) {
+    const RowLoads& loads = bins_[order_[slot * terms_.ranks + i]].loads;
+    most = std::max(most, loads.sums[load]);
+    largest = std::max(largest, loads.largest[load]);
+    sum += loads.sums[load];
   }
-  return searched.per_unit * time;
+  return searched.per_unit * (searched.dealt ? std::max(sum / terms_.ranks, largest) : most);
 }
 
 bool RowSearch::keeps_limits() const {
-  for (const Row& bin : bins_) {
-    if (ExcessOf(*items_, bin) > 0) return false;
-  }
+  if (excess_.sum() > 0) return false;
   for (uint32_t slot = 0; slot < terms_.slots; ++slot) {
     if (!DealsWithin(slot)) return false;
   }
@@ -255,12 +251,10 @@ LoadsOutlook RowSearch::LoadsOutlookOf(uint32_t a, uint32_t b) const {
 
 // A bin that its slot, or all ranks, wait for; sometimes any.
 uint32_t RowSearch::PickCostliest() {
-  if (excess_ > 0 && Random(2) == 0) {
-    const auto first = static_cast<uint32_t>(Random(bins_.size()));
-    for (uint32_t i = 0; i < bins_.size(); ++i) {
-      const auto bin = static_cast<uint32_t>((first + i) % bins_.size());
-      if (ExcessOf(*items_, bins_[bin]) > 0) return bin;
-    }
+  if (excess_.sum() > 0 && Random(2) == 0) {
+    auto bin = static_cast<uint32_t>(Random(bins_.size()));
+    while (excess_[bin] == 0) bin = static_cast<uint32_t>((bin + 1) % bins_.size());
+    return bin;
   }
   if (Random(8) == 0) return static_cast<uint32_t>(Random(bins_.size()));
   if (terms_.synchronization == Synchronization::kAccumulated) {
@@ -319,8 +313,16 @@ void RowSearch::Put(uint32_t bin, Row content) {
     sums_[RankOf(bin)] += content.cost - bins_[bin].cost;
   }
   std::swap(bins_[bin], content);
-  for (const uint32_t item : bins_[bin].items) bin_of_[item] = bin;
+  Note(bin);
   since_best_.push_back({bin, std::move(content)});
+}
+
+void RowSearch::Note(uint32_t bin) {
+  for (const uint32_t item : bins_[bin].items) bin_of_[item] = bin;
+  excess_.Set(bin, ExcessOf(*items_, bins_[bin]));
+  if (terms_.synchronization == Synchronization::kAccumulated && !terms_.fixed_slots) return;
+  const size_t slot = place_[bin] / terms_.ranks;
+  slot_times_.Set(slot, SlotTime(slot));
 }
 
 void RowSearch::TakeBack(size_t puts) {
@@ -330,7 +332,7 @@ void RowSearch::TakeBack(size_t puts) {
       sums_[RankOf(former.bin)] += former.content.cost - bins_[former.bin].cost;
     }
     bins_[former.bin] = std::move(former.content);
-    for (const uint32_t item : bins_[former.bin].items) bin_of_[item] = former.bin;
+    Note(former.bin);
     since_best_.pop_back();
   }
 }
@@ -487,19 +489,10 @@ void RowSearch::Try(uint32_t a, uint32_t b, double slack) {
 
 void RowSearch::KeepLimits(const Allowance& allowance) {
   for (uint64_t tries = kTriesToMend * bins_.size(); tries > 0; --tries) {
-    excess_ = 0;
-    uint32_t worst = 0;
-    double most = 0;
-    for (uint32_t bin = 0; bin < bins_.size(); ++bin) {
-      const double excess = movable(bin) ? ExcessOf(*items_, bins_[bin]) : 0;
-      excess_ += excess;
-      if (excess > most) {
-        most = excess;
-        worst = bin;
-      }
-    }
-    if (excess_ == 0 || allowance.stop_requested()) break;
+    if (excess_.sum() == 0 || allowance.stop_requested()) break;
     allowance.Spend(kTicksAPair);
+    const uint32_t worst = excess_.largest();
+    if (!movable(worst)) break;
     const uint32_t b = PickOther(worst);
     if (b != worst && movable(b)) Try(worst, b, 0);
   }

@@ -17,6 +17,7 @@
 #include "server/planner/rows/row_items.h"
 #include "server/planner/rows/row_outlook.h"
 #include "server/planner/rows/row_terms.h"
+#include "server/planner/rows/sum_tree.h"
 
 namespace batchplan {
 
@@ -53,9 +54,14 @@ class RowSearch {
   uint32_t RankOf(uint32_t bin) const { return bin / terms_.slots; }
   uint64_t Random(uint64_t below);
   double Time() const;
-  // What the phase of a searched load takes.
-  double PhaseTime(size_t load) const;
+  // What a slot takes: its costliest bin where ranks wait for it, and its phases.
+  double SlotTime(size_t slot) const;
+  // What the phase of a searched load takes in a slot.
+  double PhaseTime(size_t slot, size_t load) const;
   void Regroup();
+  void OrderBins();
+  // After the content of a bin has changed.
+  void Note(uint32_t bin);
   // Of two bins by what `cost_of` says of each bin, and of all its rank's.
   template <typename CostOf>
   RowOutlook OutlookBy(uint32_t a, uint32_t b, CostOf cost_of) const;
@@ -89,8 +95,9 @@ class RowSearch {
   std::vector<double> sums_;  // of ranks, else
   KeptCounts counts_;         // of the ranks' sequences, where these are to be equal
   double time_ = 0;
-  // By how much all bins are above limits, and what a unit of that counts.
-  double excess_ = 0;
+  SumTree slot_times_;
+  // By how much each bin is above limits, and what a unit of that counts.
+  SumTree excess_;
   double excess_weight_ = 0;
   uint64_t random_;
   uint64_t puts_ = 0;

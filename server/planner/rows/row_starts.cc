@@ -125,8 +125,10 @@ class PieceFiller {
         keeps_counts_(terms.keeps_counts && rank_of.empty()),
         even_(items.tree().size(), terms.ranks),
         bin_of_(items.size(), kNone),
-        common_(items.size() < 2 ? 0 : items.Common(0, items.size() - 1)) {
+        common_(items.size() < 2 ? 0 : items.Common(0, items.size() - 1)),
+        in_order_(by_ranks() ? terms.ranks : 1) {
     for (uint32_t bin = 0; bin < bins_.size(); ++bin) Enter(bin);
+    for (uint32_t rank = 0; rank < in_order_.size(); ++rank) ranks_.emplace(0, rank);
   }
 
   bool Put(const TreePiece& piece) {
@@ -166,12 +168,16 @@ class PieceFiller {
       // The fullest that has room even if it shares no more than all items do.
       const double room =
           static_cast<double>(terms_.capacity) - static_cast<double>(alone.tokens - common_);
-      auto next = choice_ == PieceChoice::kFewestTokens ? in_order_.lower_bound({{-room, 0}, 0})
-                                                        : in_order_.begin();
       const bool has_limits = !items_.searched_loads().empty() || terms_.dealt_limits_of != nullptr;
-      for (int looks = 0; next != in_order_.end() && (looks < kMostLooks || has_limits);
-           ++looks, ++next) {
-        if (look(next->second)) break;
+      int looks = 0;
+      for (const auto& [sum, rank] : ranks_) {
+        const BinOrder& order = in_order_[rank];
+        auto next =
+            choice_ == PieceChoice::kFewestTokens ? order.lower_bound({-room, 0}) : order.begin();
+        for (; next != order.end() && (looks < kMostLooks || has_limits); ++looks, ++next) {
+          if (look(next->second)) break;
+        }
+        if (best != kNone) break;
       }
       if (best == kNone) look(by_tokens_.begin()->second);
     } else {
@@ -231,6 +237,9 @@ class PieceFiller {
   std::vector<Row> Take() { return std::move(bins_); }
 
  private:
+  // By what KeyOf says of each.
+  using BinOrder = std::set<std::pair<double, uint32_t>>;
+
   bool accumulates() const { return terms_.synchronization == Synchronization::kAccumulated; }
   uint32_t RankOf(uint32_t bin) const { return bin / terms_.slots; }
   // Whether a rank may have so many sequences, more than it has.
@@ -238,34 +247,38 @@ class PieceFiller {
     if (!keeps_counts_ || sequences <= even_.least) return true;
     return sequences == even_.most() && larger_ < even_.larger;
   }
-  // The cheapest first, of the rank that has least; or the fullest.
-  std::pair<double, double> KeyOf(uint32_t bin) const {
-    if (choice_ == PieceChoice::kFewestTokens) return {-static_cast<double>(bins_[bin].tokens), 0};
-    return {accumulates() ? sums_[RankOf(bin)] : 0, CostWithPhases(items_, bins_[bin])};
+  // Whether bins are looked at rank by rank, from the one that has least.
+  bool by_ranks() const { return accumulates() && choice_ == PieceChoice::kCheapest; }
+  // The cheapest first; or the fullest.
+  double KeyOf(uint32_t bin) const {
+    return choice_ == PieceChoice::kFewestTokens ? -static_cast<double>(bins_[bin].tokens)
+                                                 : CostWithPhases(items_, bins_[bin]);
   }
+  BinOrder& OrderOf(uint32_t bin) { return in_order_[by_ranks() ? RankOf(bin) : 0]; }
   void Enter(uint32_t bin) {
     if (!rank_of_.empty()) return;
-    in_order_.emplace(KeyOf(bin), bin);
+    OrderOf(bin).emplace(KeyOf(bin), bin);
     by_tokens_.emplace(bins_[bin].tokens, bin);
   }
   void Leave(uint32_t bin) {
     if (!rank_of_.empty()) return;
-    in_order_.erase({KeyOf(bin), bin});
+    OrderOf(bin).erase({KeyOf(bin), bin});
     by_tokens_.erase({bins_[bin].tokens, bin});
   }
 
   void Add(uint32_t bin, std::span<const uint32_t> added) {
-    const uint32_t first = accumulates() ? RankOf(bin) * terms_.slots : bin;
-    const uint32_t end = accumulates() ? first + terms_.slots : bin + 1;
-    for (uint32_t other = first; other < end; ++other) Leave(other);
+    const uint32_t rank = RankOf(bin);
+    if (by_ranks()) ranks_.erase({sums_[rank], rank});
+    Leave(bin);
     for (const uint32_t item : added) bin_of_[item] = bin;
     const double before = bins_[bin].cost;
     const uint32_t sequences = bins_[bin].sequences;
     AddTo(items_, added, bins_[bin]);
-    sums_[RankOf(bin)] += bins_[bin].cost - before;
-    counts_[RankOf(bin)] += bins_[bin].sequences - sequences;
-    if (counts_[RankOf(bin)] > even_.least) ++larger_;
-    for (uint32_t other = first; other < end; ++other) Enter(other);
+    sums_[rank] += bins_[bin].cost - before;
+    counts_[rank] += bins_[bin].sequences - sequences;
+    if (counts_[rank] > even_.least) ++larger_;
+    Enter(bin);
+    if (by_ranks()) ranks_.emplace(sums_[rank], rank);
   }
 
   const RowItems& items_;
@@ -280,10 +293,12 @@ class PieceFiller {
   const EvenCounts even_;
   uint64_t larger_ = 0;  // ranks that have one more than others
   std::vector<uint32_t> bin_of_;
-  std::set<std::pair<std::pair<double, double>, uint32_t>> in_order_;
-  std::set<std::pair<uint64_t, uint32_t>> by_tokens_;
   // What all items have in common.
   const uint32_t common_;
+  // Of ranks where bins are looked at by these, else one of all bins; and ranks by their sums.
+  std::vector<BinOrder> in_order_;
+  std::set<std::pair<double, uint32_t>> ranks_;
+  std::set<std::pair<uint64_t, uint32_t>> by_tokens_;
 };
 
 }  // namespace

@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(
                [](GeneratedRequest& r) {
                  for (uint32_t i = 0; i < r.lengths.size(); ++i) r.ranks.push_back(i / 2 % 4);
                },
-               "19ab15dbdc74205a5fa7a9512abf55fdb82048f5aa58746cf3e09ab98f9382ec"},
+               "ad8f61c921162a6fc264848d96dcb3e942cae04790fefdff9988c3536c6fa269"},
         Golden{"MiniBatchesAndAPassThatIgnoresPrefixes",
                [](GeneratedRequest& r) {
                  r.options.mini_batches.size = 128;

@@ -3,8 +3,8 @@
 #
 #   deploy/site/build.sh
 #
-# After tests/run.sh --python, whose environment has the package that the Python reference is of. The reference of the
-# command is of build/release/bin, where that is built. A warning of MkDocs is an error: links and headings that are not
+# After tests/run.sh --python, whose environment has PyTorch and the package that the Python reference is of. The reference
+# of the command is of build/release/bin, where that is built. A warning of MkDocs is an error: links and headings that are not
 # there, pages that nobody reaches. Nothing of the site is fetched when it is read: no fonts, no trackers.
 # Exits with 77 where requirements.txt can't be installed.
 set -euo pipefail

@@ -11,12 +11,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "deploy/site/pages"
 PROGRAMS = ROOT / "build/release/bin"
 
-# Pages that are the repository's own.
-OWN = [
-    "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "client/python/README.md", "deploy/README.md",
-    "deploy/kubernetes/README.md", "deploy/metrics.md", "deploy/scale.md", "kernels/README.md", "server/planner/DESIGN.md",
-    "server/planner/presets.md", "tests/README.md", "tests/bench/README.md", "tests/bench/kernel_counts.md",
-]
+# Where the repository's own pages are; names that begin with a dot are others' business.
+FOLDERS_OF_PAGES = [".", "client", "deploy", "kernels", "server", "tests"]
 # One page a section.
 DIVIDED = {"client/python/trainers.md": "client/python/trainers"}
 NOTEBOOKS = {
@@ -37,7 +33,9 @@ FOLDERS = {
     "proto/batchplan/v1": "reference/contract/batch_planner.md",
 }
 FIRST = ["batch_planner", "client", "kernels", "options"]
-LANGUAGES = {".cc": "cpp", ".cuh": "cpp", ".h": "cpp", ".hpp": "cpp", ".py": "python", ".sh": "bash", ".yaml": "yaml", ".yml": "yaml"}
+LANGUAGES = {
+    ".cc": "cpp", ".cuh": "cpp", ".h": "cpp", ".hpp": "cpp", ".py": "python", ".sh": "bash", ".yaml": "yaml", ".yml": "yaml",
+}
 
 
 class Site:
@@ -98,7 +96,7 @@ def help_page(title, program, commands):
     for command in commands:
         printed = subprocess.run(
             [PROGRAMS / program, *command.split(), "--help"], capture_output=True, text=True, check=True).stdout
-        shown.append(f"## {program} {command}\n\n```text\n{printed.strip()}\n```\n\n" if command else f"```text\n{printed.strip()}\n```\n\n")
+        shown += [f"## {program} {command}\n\n" if command else "", f"```text\n{printed.strip()}\n```\n\n"]
     return "".join(shown)
 
 
@@ -109,13 +107,22 @@ def declared_pages():
             yield f"{folder}/{stem}.md", source, language
 
 
+def own_pages():
+    for folder in FOLDERS_OF_PAGES:
+        for path in sorted((ROOT / folder).glob("*.md" if folder == "." else "**/*.md")):
+            source = str(path.relative_to(ROOT))
+            if source not in DIVIDED and PAGES not in path.parents:
+                yield source
+
+
 def built():
     site = Site()
-    for source in OWN:
+    for source in own_pages():
         # A page called index would be the one of its section.
         site.sources[source] = "index.md" if source == "README.md" else source.replace("/README.md", ".md")
     for page in sorted(PAGES.glob("*.md")):
         site.sources[str(page.relative_to(ROOT))] = page.name
+    written = dict(site.sources)
     site.sources.update(NOTEBOOKS)
     declared = list(declared_pages())
     for uri, source, _ in declared:
@@ -134,9 +141,8 @@ def built():
 
     for uri, text, source, folder in divided:
         site.add(uri, markdown.spaced(text), source, folder)
-    for source, uri in list(site.sources.items()):
-        if source in OWN or source.startswith("deploy/site/pages/"):
-            site.add(uri, markdown.spaced((ROOT / source).read_text()), source)
+    for source, uri in written.items():
+        site.add(uri, markdown.spaced((ROOT / source).read_text()), source)
     for source, uri in NOTEBOOKS.items():
         text, pictures = notebooks.page(ROOT / source)
         site.add(uri, text, source)
@@ -167,19 +173,27 @@ def errors_page(contract):
 _site = built()
 
 
+def _named(entries):
+    for entry in entries:
+        value = next(iter(entry.values())) if isinstance(entry, dict) else entry
+        yield from _named(value) if isinstance(value, list) else [value]
+
+
 def on_config(config):
-    """A name in the navigation that ends in * is all pages of its folder."""
+    """A name in the navigation that ends in * is all pages of its folder that stand nowhere else."""
+    named = set(_named(config.nav))
 
     def expanded(entries):
         for entry in entries:
-            for title, value in entry.items() if isinstance(entry, dict) else [(None, entry)]:
-                if isinstance(value, list):
-                    yield {title: list(expanded(value))}
-                elif value.endswith("/*"):
-                    pages = _site.titles[value[:-2]]
-                    yield {title: [uri if uri.endswith("/index.md") else {name: uri} for name, uri in pages]}
-                else:
-                    yield entry
+            ((title, value),) = entry.items() if isinstance(entry, dict) else [(None, entry)]
+            if isinstance(value, list):
+                yield {title: list(expanded(value))}
+            elif value.endswith("/*"):
+                pages = [(name, uri) for name, uri in _site.titles[value[:-2]] if uri not in named]
+                found = [uri if uri.endswith("/index.md") else {name: uri} for name, uri in pages]
+                yield from [{title: found}] if title else found
+            else:
+                yield entry
 
     config.nav = list(expanded(config.nav))
     return config

@@ -104,7 +104,7 @@ def paragraphs(lines):
 
 def definition(terms, text):
     """Names with what is said of them."""
-    body = text.strip().splitlines() or ["\u00a0"]
+    body = text.strip().splitlines() or ["&nbsp;"]
     return "\n".join([*(f"`{term}`" for term in terms), *_indented(body)]) + "\n\n"
 
 

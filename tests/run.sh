@@ -19,8 +19,9 @@
 #              to one of the two, for so many seconds each; 60 by default. In the build of asan.
 #   --cluster  instead, the images of deploy/ built, and compose.yaml brought up under podman, which
 #              is installed if it is missing: as root.
-#   --python   instead, the Python package, built and installed into build/python: its tests and types.
-#              Exits with 77 where tests/requirements.txt can't be installed.
+#   --python   instead, the Python package, built and installed into build/python: its tests, notebooks and
+#              types; and the site of the documents. Exits with 77 where tests/requirements.txt, or for the
+#              site deploy/site/requirements.txt, can't be installed.
 #   --trainers instead, the same package with the trainers it is for, installed from PyPI into
 #              build/trainers: its integrations in training runs of two processes. Exits with 77
 #              where they can't be installed; with PyTorch's libraries they take 6 GB. With --full it also
@@ -60,7 +61,7 @@ while [ $# -gt 0 ]; do
     --python) python=1; shift ;;
     --trainers) trainers=1; shift ;;
     --gpu) gpu=1; shift ;;
-    -h | --help) sed -n '2,34s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,35s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "$0: unknown argument '$1'; see --help" >&2; exit 2 ;;
   esac
 done
@@ -184,8 +185,8 @@ test_python_package() {
   build/python/bin/pip install --quiet --disable-pip-version-check --no-build-isolation \
     --config-settings=build-dir="$PWD/build/wheel" ./client/python
   build/python/bin/python3 -m pytest tests/client/python
-  cd client/python
-  ../../build/python/bin/mypy
+  (cd client/python && ../../build/python/bin/mypy)
+  deploy/site/build.sh
 }
 
 if [ -n "$cluster" ]; then

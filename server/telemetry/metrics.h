@@ -1,6 +1,6 @@
 // What the server counts and measures, for Prometheus.
 //
-//   Metrics metrics("0.1.0");
+//   Metrics metrics("0.2.0");
 //   metrics.RecordPlan({.job_id = request.job_id(), .preset = request.preset(), ...}, absl::Now());
 //   metrics.collectable();  // for an HttpEndpoint
 //

@@ -70,8 +70,8 @@ MUTATIONS = [
     (TLS, "readinessProbe/grpc", "readinessProbe/timeoutSeconds", "['grpc', 'httpGet'] instead of one way"),
 
     # Images, resources, security
-    (IMAGES, "newTag: 0.1.0", "newTag: latest", "is not pinned"),
-    (IMAGES, "    newTag: 0.1.0\n", "", "is not pinned"),
+    (IMAGES, "newTag: 0.2.0", "newTag: latest", "is not pinned"),
+    (IMAGES, "    newTag: 0.2.0\n", "", "is not pinned"),
     (REDIS, "redis:7.4.2-bookworm", "redis:7", "not the one of deploy/.env"),
     (SERVER, "              memory: 4Gi", "              cpu: 4", "no memory"),
     (SERVER, "memory: 4Gi", "memory: 1Gi", "resources.limits.memory"),

@@ -364,6 +364,18 @@ def test_ms_swift_deals_rows_by_what_their_images_cost(swift, monkeypatch):
     with pytest.raises(AssertionError):
         assert_dealt(of_ranks, lengths)
 
+    def waited(of_ranks):
+        """By ranks that wait for each other after the encoder too."""
+        costs = numpy.array([COST.of_sequences(row).sum() for row in lengths]), 5.0 * patches_in(data)
+        slots = list(zip(*of_ranks))
+        return sum(max(one[rows].sum() for rows in slot) for slot in slots for one in costs)
+
+    dealt = {}
+    for separate in (False, True):
+        ms_swift.install(cost=CostModel(1.0, 1 / 64, loads=[LoadCost("patches", 5.0, separate=separate)]))
+        dealt[separate] = waited([rows_in(loader) for loader in loaders_of(monkeypatch, trainers)])
+    assert dealt[True] < dealt[False]
+
 
 def test_ms_swift_refuses_patches_that_are_not_known(swift):
     limited = {"limits": {"patches": 450}}
@@ -393,7 +405,7 @@ def test_ms_swift_refuses_patches_that_are_not_known(swift):
         ({"limits": {"frames": 3}}, r'limits\[0\].load is "frames"'),
         ({"limits": {"patches": 0}}, "max_per_microbatch is 0"),
         ({"cost": CostModel(1.0, loads={"frames": 3})}, r'loads\[0\].load is "frames"'),
-        ({"cost": CostModel(1.0, loads=[LoadCost("patches", 3, separate=True)])}, "separate is True; must be False"),
+        ({"cost": CostModel(1.0, loads=[LoadCost("patches", 3, dealt=True)])}, r"loads\[0\].dealt"),
     ):
         with pytest.raises(ValueError, match=message):
             ms_swift.install(**options)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
 import inspect
 from typing import Any
 
 import numpy
-from numpy.typing import NDArray
 
 import batchplan
 from batchplan._options import PlanOptions
@@ -39,35 +37,11 @@ def install(options: PlanOptions, images: Images) -> None:
     wrap(loading.VlmDataloaderConfig, "build", rows.building)
 
 
-class _ImageRows(PackedRows):
-    """Rows whose images cost too."""
-
-    def __init__(self, rows: list[list[int]], lengths: Any, patches: Any, images: Images) -> None:
-        """
-        Args:
-            rows: the samples of each.
-            lengths, patches: of each sample.
-        """
-        counts = numpy.array([len(row) for row in rows], numpy.int64)
-        super().__init__(numpy.maximum(lengths[numpy.concatenate(rows)], 1), counts)
-        self._images = images
-        self._patches = numpy.array([patches[row].sum() for row in rows], numpy.int64)
-
-    def costs(self, cost: batchplan.CostModel) -> NDArray[numpy.float64]:
-        return super().costs(cost) + self._images.per_patch(cost) * self._patches
-
-    def identity(self, options: PlanOptions, planned_as: dict[str, Any]) -> dict[str, Any]:
-        digest = hashlib.sha256(self._patches.tobytes()).hexdigest()
-        return {**super().identity(options, planned_as), PATCHES: digest, "patch_cost": self._images.patch_cost}
-
-
 class _Rows:
     """What stands in the place of AutoModel's functions."""
 
     def __init__(self, options: PlanOptions, images: Images) -> None:
         self._options, self._images = options, images
-        # Where ranks wait after the encoder too, rows that are alike in the sum are alike in neither part.
-        self._dealt_by = images if options.get("synchronization") == "accumulated" else Images()
         # Tokens and media tokens of the dataset that is being packed.
         self._estimates: list[tuple[int, int]] = []
         self._drops_last = False
@@ -108,7 +82,9 @@ class _Rows:
             if most is not None and patches.any():
                 packed.bins = _planned(kept, lengths, patches, capacity, most)[: given["max_packs"]]
             if packed.bins:
-                packed.batchplan_rows = _ImageRows(packed.bins, lengths, patches, self._dealt_by)
+                counts = numpy.array([len(row) for row in packed.bins], numpy.int64)
+                rows = PackedRows(numpy.maximum(lengths[numpy.concatenate(packed.bins)], 1), counts)
+                packed.batchplan_rows = rows, numpy.array([patches[row].sum() for row in packed.bins])
             return packed
 
         return neat_pack_dataset_vlm
@@ -130,9 +106,15 @@ class _Rows:
         def made(*args: Any, **given: Any) -> Any:
             dataset: Any = given.get("dataset")
             drawn: Any = given.get("sampler")
-            rows = getattr(dataset, "batchplan_rows", None)
-            if rows is None or not hasattr(drawn, "num_replicas"):
+            found = getattr(dataset, "batchplan_rows", None)
+            if found is None or not hasattr(drawn, "num_replicas"):
                 return stock(*args, **given)
+            rows, patches = found
+            options = self._options.copy()
+            if self._images.patch_cost:
+                cost = options.get("cost")
+                model = cost if isinstance(cost, batchplan.CostModel) else batchplan.DEFAULT_COST
+                options.update(self._images.costing(patches, model))
             given = {name: value for name, value in given.items() if name != "sampler"}
             drop_last = given.pop("drop_last", False) or self._drops_last
             sampler = RowSampler(
@@ -143,7 +125,7 @@ class _Rows:
                 seed=drawn.seed,
                 shuffle=drawn.shuffle,
                 drop_last=drop_last,
-                **self._options,
+                **options,
             )
             if not drop_last:
                 given["collate_fn"] = DummyBatchCollator(given["collate_fn"], dataset[int(rows.widths.argmin())])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy
+from numpy.typing import ArrayLike
 
 import batchplan
 from batchplan._checks import number, whole
@@ -48,17 +49,17 @@ class Images:
     def per_patch(self, cost: batchplan.CostModel) -> float:
         return self.patch_cost * cost.per_token
 
-    def options(
-        self, patches: Sequence[float], cost: batchplan.CostModel, only: batchplan.Pass
-    ) -> batchplan.PlanOptions:
-        """The options of a plan of samples with so many patches each, by that cost of their tokens and that pass.
-        Their encoder is a phase of its own, for which ranks wait."""
+    def costing(self, patches: ArrayLike, cost: batchplan.CostModel) -> batchplan.PlanOptions:
+        """The options by which so many patches of each sample, or of each packed row, cost something beside what that
+        model has their tokens cost. Their encoder is a phase of its own, for which ranks wait."""
         load = batchplan.LoadCost(PATCHES, self.per_patch(cost), separate=True)
-        options: batchplan.PlanOptions = {
-            "loads": {PATCHES: patches},
-            "cost": dataclasses.replace(cost, loads=[load]),
-            "passes": [only],
-        }
+        return {"loads": {PATCHES: patches}, "cost": dataclasses.replace(cost, loads=[load])}
+
+    def options(
+        self, patches: ArrayLike, cost: batchplan.CostModel, only: batchplan.Pass
+    ) -> batchplan.PlanOptions:
+        """As costing(), with that pass, within max_patches."""
+        options: batchplan.PlanOptions = {**self.costing(patches, cost), "passes": [only]}
         if self.max_patches is not None:
             options["passes"] = [dataclasses.replace(only, limits={PATCHES: self.max_patches})]
             options["overlong"] = "alone"

@@ -47,8 +47,8 @@ def install(
             "accumulated", where they do at the end of a step (DDP).
         effort: of each plan.
         patch_cost: what the encoder takes for a patch, as a part of what the model takes for a token: about the
-            encoder's parameters over the model's, and a third of it where the encoder is not trained. Of accumulated
-            steps; in lockstep, where ranks wait after the encoder too, rows are dealt by their tokens.
+            encoder's parameters over the model's, and a third of it where the encoder is not trained. In lockstep
+            ranks wait for each other after the encoder too.
         max_patches: of a row of text and images, by AutoModel's estimate; a sample that has more alone is alone in its
             row. None: rows are AutoModel's own.
 

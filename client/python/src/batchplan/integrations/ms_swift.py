@@ -18,7 +18,6 @@ others' patches are not known, and refused. Streams, and padding_free without pa
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 from collections.abc import Mapping
@@ -50,7 +49,8 @@ def install(
 
     Args:
         cost: of this model, for what rows are dealt by; also of "patches", as
-            CostModel(1, 1 / 24576, loads={"patches": 0.2}), where their encoder is a part of the row's cost.
+            CostModel(1, 1 / 24576, loads={"patches": 0.2}), or LoadCost("patches", 0.2, separate=True) where ranks wait
+            for each other after the encoder too.
         synchronization: "lockstep", the default, where ranks wait for each other at every micro-batch (FSDP,
             ZeRO-3), or "accumulated", where they do at the end of a step (DDP).
         effort: of each plan.
@@ -62,20 +62,8 @@ def install(
         ValueError: an option is none that there is.
     """
     loads = (PATCHES,) if limits is not None or (cost is not None and cost.loads) else ()
-    options_of(cost, synchronization, effort, loads=loads)
+    options = options_of(cost, synchronization, effort, loads=loads)
     batchplan.plan([1], max_tokens=1, loads={name: [0] for name in loads}, limits=limits or {})
-    per_patch = 0.0
-    if cost is not None:
-        # Of patches, if any: it was tried.
-        for one in cost.loads:
-            assert isinstance(one, batchplan.LoadCost)
-            if one.separate:
-                raise batchplan.InvalidRequest(
-                    "cost.loads[0].separate is True; must be False: a row is dealt by all that it costs"
-                )
-            per_patch = one.per_unit
-        cost = dataclasses.replace(cost, loads=())
-    options = options_of(cost, synchronization, effort)
     if loads:
         _keep_patches()
     if limits:
@@ -88,11 +76,13 @@ def install(
             from batchplan.integrations._planned_sampler import fill_empty
 
             lengths = _row_lengths(self)
-            beside = _row_patches(self.train_dataset) * per_patch if per_patch else None
+            asked = options.copy()
+            if cost is not None and cost.loads:
+                asked["loads"] = {PATCHES: _row_patches(self.train_dataset)}
             samplers: list[Any] = []
 
             def planned(total_samples: int, **given: Any) -> Any:
-                samplers.append(_planned_sampler(self, lengths, beside, shard(total_samples, **given), options))
+                samplers.append(_planned_sampler(self, lengths, shard(total_samples, **given), asked))
                 return samplers[0]
 
             shard, module.BatchSamplerShard = module.BatchSamplerShard, planned
@@ -200,7 +190,7 @@ def _patches(dataset: Any) -> Any:
 def _row_patches(dataset: Any) -> Any:
     """Of each packed row. Shape [rows]."""
     patches = _patches(dataset.dataset)
-    return numpy.array([patches[row].sum() for row in dataset.packed_idx], numpy.float64)
+    return numpy.array([patches[row].sum() for row in dataset.packed_idx])
 
 
 def _row_lengths(trainer: Any) -> list[list[int]]:
@@ -223,7 +213,7 @@ def _row_lengths(trainer: Any) -> list[list[int]]:
 
 
 def _planned_sampler(
-    trainer: Any, lengths: list[list[int]], beside: Any, shard: Any, options: batchplan.PlanOptions
+    trainer: Any, lengths: list[list[int]], shard: Any, options: batchplan.PlanOptions
 ) -> Any:
     """In place of a BatchSamplerShard: of its ranks, order, and rows of a micro-batch."""
     from batchplan.integrations._planned_sampler import PlannedSampler, in_trainers_words
@@ -231,7 +221,7 @@ def _planned_sampler(
     from batchplan.torch._row_costs import PackedRows
 
     counts = numpy.array([len(row) for row in lengths], numpy.int64)
-    rows = PackedRows(numpy.concatenate([numpy.asarray(row, numpy.int64) for row in lengths]), counts, beside=beside)
+    rows = PackedRows(numpy.concatenate([numpy.asarray(row, numpy.int64) for row in lengths]), counts)
     steps, of_device, drop_last = trainer.args.gradient_accumulation_steps, shard.batch_size, shard.drop_last
     batch_size = of_device * shard.world_size * steps
     of_rows, dummy = rows.of_trainer(options, of_device, batch_size, drop_last=drop_last)

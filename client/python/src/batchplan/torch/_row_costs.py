@@ -53,7 +53,6 @@ class PackedRows:
         counts: NDArray[numpy.int64],
         widths: NDArray[numpy.int64] | None = None,
         *,
-        beside: NDArray[numpy.float64] | None = None,
         name: str = "lengths",
     ) -> None:
         """
@@ -61,7 +60,6 @@ class PackedRows:
             lengths: of all sequences, row after row.
             counts: sequences of each row.
             widths: tokens of each row, with those that are of no sequence; None: there are no such.
-            beside: what each row costs beside its tokens, such as its images; None: nothing.
             name: of the column that lengths are from, for errors.
 
         Raises:
@@ -84,7 +82,6 @@ class PackedRows:
             row = int(self.widths.argmax())
             raise InvalidRequest(f"{name}[{row}] has {self.widths[row]} tokens; must be at most {_INT32_MOST}")
         self._lengths = lengths
-        self._beside = beside
         # Sums of whole numbers, which are the same on every machine.
         self._squares = numpy.add.reduceat(lengths**2, begins) if len(counts) else counts
 
@@ -102,11 +99,9 @@ class PackedRows:
         return self._lengths[end - self.counts[row] : end]
 
     def costs(self, cost: CostModel) -> NDArray[numpy.float64]:
-        """What each row costs: the sum of CostModel.of_sequences over its sequences, without padding, and what it costs
-        beside."""
+        """What each row costs: the sum of CostModel.of_sequences over its sequences, without padding."""
         linear = cost.per_token * self._tokens + cost.per_sequence * self.counts
-        of_tokens = linear + cost.per_token_squared * self._squares
-        return of_tokens if self._beside is None else of_tokens + self._beside
+        return linear + cost.per_token_squared * self._squares
 
     def most(self, options: PlanOptions) -> int:
         """Rows of a micro-batch, at most: as many as max_tokens holds of the widest one, and no more than the first
@@ -202,8 +197,7 @@ class PackedRows:
         if not options.get("loads"):
             # The rows' cost alone.
             of_sequences.pop("loads", None)
-        beside = b"" if self._beside is None else self._beside.tobytes()
-        digest = hashlib.sha256(self._lengths.tobytes() + self.counts.tobytes() + beside).hexdigest()
+        digest = hashlib.sha256(self._lengths.tobytes() + self.counts.tobytes()).hexdigest()
         cost = flat("", {"cost_model": _cost_of(options).to_dict()})
         return {**asked, **of_sequences, "lengths": digest, **cost}
 

@@ -22,8 +22,7 @@ namespace batchplan {
 //   - as many rows as any edge below it;
 //   - ceil(W / (capacity - b)) rows, W the tokens of all edges below, each times its own copies: a
 //     row has room for capacity - b tokens beside the path to b;
-//   - as many rows as bins of capacity - b that the leaves on it need, and as the limit on sequences
-//     needs.
+//   - as many rows as its leaves need bins of capacity - b, and as the limit on sequences needs.
 class TreeBounds {
  public:
   TreeBounds(const Pass& pass, std::span<const SequenceIndex> sequences);

@@ -29,8 +29,8 @@ struct ProfileTask {
 };
 
 struct Profile {
-  std::vector<double>
-      costs;  // without fixed costs; their sum is the total, or all are at `most`
+  // Without fixed costs; their sum is the total, or all are at `most`.
+  std::vector<double> costs;
   double makespan = 0;
   // How much the makespan grows with each unit of the total.
   double slope = 0;

@@ -106,7 +106,7 @@ class BinRuns {
 // Packs by a rule. Rule is made of (runs, index, number of lengths, most_bins), index being that of
 // the lengths, and has
 //   void Open(size_t length)  the length of that number is next;
-//   void Add(uint32_t run)    a run that takes sequences, and has room for one that is left;
+//   void Add(uint32_t run)    a run that may have sequences, and has room for one that is left;
 //   uint32_t Take()           removes the run that is to be filled next.
 template <typename Rule>
 Bins PackByRuns(const DecreasingItems& items, const BinLimits& limits, size_t most_bins) {

@@ -2,8 +2,8 @@
 //
 //   stage: the ranks that hold one part of the model, and its number in the order of the model.
 //   chunk: a piece of a stage's part of the model, in the interleaved schedule: chunk c of stage s
-//   is the virtual stage c * stages + s. position: of a forward or a backward, in the order in
-//   which every stage runs its own.
+//     is the virtual stage c * stages + s.
+//   position: of a forward or a backward, in the order in which every stage runs its own.
 //
 // 1F1B (D. Narayanan et al.: PipeDream, SOSP 2019; without flushes): stage s of p runs min(p-1-s,
 // m) of its m forwards, then a forward and a backward in turns, then the remaining backwards.

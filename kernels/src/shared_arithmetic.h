@@ -33,8 +33,8 @@ BATCHPLAN_HOST_DEVICE inline Row WholeRow(const batchplan_packed_layout& layout,
   return row;
 }
 
-// The largest power of two that divides `i`, which is above 0: entry i - 1 of least_shared is the
-// least of so many sequences.
+// The largest power of two that divides `i`, which is above 0: the number of sequences whose least
+// value entry i - 1 of least_shared holds.
 BATCHPLAN_HOST_DEVICE constexpr uint32_t BlockOf(uint32_t i) { return i & (~i + 1); }
 
 // Entry `i` of least_shared in a layout that exists, or does not. Reads entries of smaller blocks,

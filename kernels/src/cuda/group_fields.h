@@ -13,9 +13,9 @@
 
 namespace batchplan::kernels::cuda {
 
-// Of a grid.
+// The most blocks that a grid has.
 inline constexpr int64_t kMostBlocks = INT32_MAX;
-// A narrow group of so many items fills a device in several rounds too.
+// A narrow group of at least kManyItems items fills a device in several rounds too.
 inline constexpr int64_t kManyItems = int64_t{1} << 19;
 inline constexpr uint8_t kRoundsOfMany = 4;
 
@@ -44,7 +44,7 @@ class FieldGrouping {
     int64_t blocks = 0;
     for (uint32_t first = 0; first < num_fields_; ++first) {
       if (fields_[first].is_taken) continue;
-      // Nothing of so many bytes exists, and no multiplication overflows.
+      // No buffer is that large; refused here, so that no multiplication overflows.
       if (fields_[first].extent.tokens > INT64_MAX / fields_[first].token_bytes) {
         return kMostBlocks + 1;
       }

@@ -18,7 +18,8 @@ namespace batchplan::kernels::cuda {
 
 inline constexpr uint32_t kThreads = 256;
 
-// From so many bytes a token on, a field is wide: short sequences have some work for a warp then.
+// A field of at least this many bytes a token is wide: even its short sequences have work for a
+// warp.
 inline constexpr uint32_t kLeastWideBytes = 128;
 
 struct FieldTask {

@@ -19,8 +19,8 @@ inline constexpr int64_t kMostBlocks = INT32_MAX;
 inline constexpr int64_t kManyItems = int64_t{1} << 19;
 inline constexpr uint8_t kRoundsOfMany = 4;
 
-// How many tokens the destination of a field has; to unpack to padded rows, how wide they are, else
-// 0.
+// How many tokens the destination of a field has, and the width of its padded rows: 0 unless it
+// unpacks to such rows.
 struct Extent {
   int64_t tokens;
   uint64_t row_width;
@@ -38,8 +38,8 @@ class FieldGrouping {
     }
   }
 
-  // Writes groups, ways and fields to the tasks. Returns the thread blocks that they take, more
-  // than kMostBlocks if that is too many.
+  // Writes groups, ways and fields to the tasks. Returns the number of thread blocks that they
+  // need: more than kMostBlocks if they need too many.
   int64_t Form() {
     int64_t blocks = 0;
     for (uint32_t first = 0; first < num_fields_; ++first) {
@@ -94,7 +94,7 @@ class FieldGrouping {
     for (uint32_t i = 0; i < sizeof pad; ++i) pad[i] = from.pad_value[i % from.element_size];
     memcpy(&field.task.pad, pad, sizeof pad);
     field.way.content = from.content;
-    // Other content has no use for these: they must not separate its ways.
+    // Other content ignores these, so they must not separate its ways.
     if (HasTokenRows(from)) {
       field.way.token_shift = from.token_shift;
       field.way.width = ragged ? 0 : from.width;

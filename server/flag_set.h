@@ -8,9 +8,9 @@
 //   FlagSet::Outcome outcome;
 //   absl::Status status = flags.Read(argc, argv, &outcome);
 //
-// The value of --listen is, in this order, the flag, the variable BATCHPLAN_LISTEN, the key
-// `listen` of the --config file, what the variable held before Read. Read once, from one thread,
-// before others are started.
+// The value of --listen is the first of: the flag, the variable BATCHPLAN_LISTEN, the key `listen`
+// of the --config file, the value before Read. Read once, from one thread, before others are
+// started.
 
 #ifndef BATCHPLAN_SERVER_FLAG_SET_H_
 #define BATCHPLAN_SERVER_FLAG_SET_H_
@@ -41,12 +41,12 @@ class FlagSet {
   FlagSet(const FlagSet&) = delete;
   FlagSet& operator=(const FlagSet&) = delete;
 
-  // What --help shows the flags added from here on under.
+  // The heading under which --help shows the flags added from here on.
   void Group(const std::string& name) { group_ = name; }
 
-  // Flags, set through the pointer, which must outlive Read. `type` and `description` are for
-  // --help, and `choices`, if there are any, are all that a text may be. A bool may be given
-  // without a value, and has a --no form.
+  // Adds a flag that is set through the pointer, which must outlive Read. `type` and `description`
+  // are for --help; `choices`, if any, are the only values of a text. A bool may be given without a
+  // value, and has a --no form.
   void Add(const std::string& name, std::string* value, const std::string& type,
            const std::string& description, const std::vector<std::string>& choices = {});
   void Add(const std::string& name, int64_t* value, const std::string& type,
@@ -55,32 +55,32 @@ class FlagSet {
   // In seconds.
   void Add(const std::string& name, absl::Duration* value, const std::string& description);
 
-  // What is left for the program to do. kDone: nothing, --help or --version has been printed.
-  // kPrintConfig: to print ConfigurationFile, if the values are valid.
+  // What the program has to do. kDone: nothing, as --help or --version has been printed.
+  // kPrintConfig: print ConfigurationFile, if the values are valid.
   enum class Outcome { kRun, kDone, kPrintConfig };
 
-  // Sets all flags. InvalidArgument, naming the flag, variable or key, its value and where
-  // it came from, if something is not understood; NotFound if the configuration can't be read.
+  // Sets all flags. InvalidArgument, naming the flag, variable or key, its value and its source,
+  // for what is not understood; NotFound if the configuration can't be read.
   absl::Status Read(int argc, const char* const* argv, Outcome* outcome);
 
   // All flags and their values as a configuration file that Read reads back to the same. Flags that
   // hold no text are shown as comments.
   std::string ConfigurationFile() const;
 
-  // "", or for a flag that was not set on the command line where its value is from, as in
-  // " (from batchplan.toml)". For errors that are only found in the values.
+  // The source of a flag's value, as in " (from batchplan.toml)", or "" for the command line. For
+  // errors that are found later.
   std::string SourceOf(const std::string& name) const;
 
  private:
   struct Flag {
     CLI::Option* option;
-    // As in a configuration file.
+    // The value as in a configuration file.
     std::function<std::string()> text;
     std::string description;
     std::string group;
     // Whether it holds no text unless it is set.
     bool may_be_empty;
-    // Where the value is from; empty: the command line, or nowhere.
+    // The source of the value; empty: the command line, or none.
     std::string source;
   };
 

@@ -1,4 +1,4 @@
-// What can be said to batchplan-server, and what it is taken to mean.
+// The flags of batchplan-server.
 
 #ifndef BATCHPLAN_SERVER_FLAGS_H_
 #define BATCHPLAN_SERVER_FLAGS_H_
@@ -16,8 +16,8 @@ struct Flags {
 };
 
 // Reads the command line, the environment and the configuration file into `flags`, whose values are
-// the defaults. kDone if that was all: --help, --version or --print_config was given, and has been
-// printed. As FlagSet::Read; also InvalidArgument if the values are not valid.
+// the defaults. kDone if --help, --version or --print_config was given, and has been printed.
+// Errors as by FlagSet::Read; also InvalidArgument if the values are not valid.
 absl::Status ReadFlags(int argc, const char* const* argv, Flags* flags, FlagSet::Outcome* outcome);
 
 }  // namespace batchplan

@@ -71,7 +71,7 @@ class HelpFormatter final : public CLI::Formatter {
 // Plans made by one version are alike.
 std::string VersionLine() { return absl::StrCat("batchplan ", std::string(PlannerVersion())); }
 
-// The same, with the versions of the libraries underneath, a line each.
+// VersionLine, then the versions of the libraries underneath, a line each.
 std::string VersionReport() {
   return absl::StrCat(VersionLine(), "\ngRPC ", grpc::Version(), "\nprotobuf ",
                       GOOGLE_PROTOBUF_VERSION / 1000000, ".", GOOGLE_PROTOBUF_VERSION / 1000 % 1000,

@@ -1,5 +1,5 @@
-// The channel of a remote connection: its connections are read also while no call waits for them,
-// and it can be asked whether a server answers at all.
+// The channel of a remote connection. Its connections are read even while no call waits, and it can
+// be asked whether a server answers.
 
 #ifndef BATCHPLAN_CLIENT_CPP_CHANNEL_H_
 #define BATCHPLAN_CLIENT_CPP_CHANNEL_H_
@@ -15,10 +15,9 @@
 
 namespace batchplan {
 
-// By itself, gRPC reads from connections every five seconds where no call waits. The answer to a
-// ping between two calls then comes too late for it, and healthy connections are closed; and one
-// that is lost is made again over several such rounds. One thread, which sleeps unless something
-// comes, mends both.
+// By itself, gRPC reads from connections only every five seconds while no call waits. The answer to
+// a ping between two calls then comes too late, and healthy connections are closed; and to
+// reconnect needs several such rounds. A thread, which sleeps unless something comes, cures both.
 class PolledChannel {
  public:
   // `channel` must not be null, nor be owned by anything that outlives this.
@@ -33,17 +32,17 @@ class PolledChannel {
  private:
   void Poll();
 
-  // Held to begin a watch, and to let go of the channel. Only the destructor does that, so that
-  // get() needs no lock.
+  // Held to begin a watch, and to release the channel. Only the destructor releases it, so get()
+  // needs no lock.
   std::mutex mutex_;
   std::shared_ptr<grpc::Channel> channel_;
   std::thread poller_;
 };
 
 // OK if a server answers grpc.health.v1.Health/Check within `timeout`, with SERVING or with an
-// error of its own: one without that service answers too. Unavailable, with why, if it says that it
-// does not serve, which is what it says while it drains, or if nobody answers; the channel connects
-// again meanwhile. Blocks that long at most.
+// error of its own, as a server without that service does. Unavailable, with the reason, if it does
+// not serve, as while it drains, or if nobody answers; the channel reconnects meanwhile. Blocks for
+// at most `timeout`.
 absl::Status ProbeHealth(const std::shared_ptr<grpc::Channel>& channel, absl::Duration timeout);
 
 }  // namespace batchplan

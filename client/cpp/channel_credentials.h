@@ -1,4 +1,4 @@
-// What a channel proves and demands: TLS and a bearer token, from RemoteOptions.
+// A channel's credentials from RemoteOptions: TLS and a bearer token.
 
 #ifndef BATCHPLAN_CLIENT_CPP_CHANNEL_CREDENTIALS_H_
 #define BATCHPLAN_CLIENT_CPP_CHANNEL_CREDENTIALS_H_
@@ -18,7 +18,7 @@ namespace batchplan {
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
     const RemoteOptions& options);
 
-// The same of the token alone, as the file is now; OK without one.
+// The errors for the token file as it is now; OK without one.
 absl::Status CheckTokenFile(const RemoteOptions& options);
 
 }  // namespace batchplan

@@ -1,4 +1,4 @@
-// A call as a row of attempts, by the rules of proto/batchplan/v1/call_rules.h.
+// A call as a series of attempts, by the rules of proto/batchplan/v1/call_rules.h.
 //
 //   absl::Status status = CallInAttempts(CallKind::kPlan, limits, timeout, RealRetryClock(),
 //                                        [&](absl::Duration timeout) { ... return AttemptEnd{...};
@@ -18,11 +18,11 @@ namespace batchplan {
 
 struct AttemptEnd {
   absl::Status status;
-  // What the server said of the next attempt, for RESOURCE_EXHAUSTED: negative for never.
+  // For RESOURCE_EXHAUSTED, when the server wants the next attempt; negative: never.
   std::optional<absl::Duration> pushback = {};
 };
 
-// Time and chance, so that tests need neither wait nor guess.
+// Time and random numbers, which tests replace.
 class RetryClock {
  public:
   virtual ~RetryClock() = default;
@@ -37,10 +37,10 @@ class RetryClock {
 // Thread-safe.
 RetryClock& RealRetryClock();
 
-// Makes attempts, each of which is told how long it may take, until one is OK or the rules say that
-// the call is over: the last one's status then. Where it is that time ran out, it is joined to what
-// was wrong before; or gives way to that, if the attempt had less than a tenth of the call's time.
-// Blocks between attempts.
+// Makes attempts, each with its time limit, until one is OK or the rules say that the call is over;
+// returns the last status. If the last attempt ran out of time, its status is joined to the error
+// before, or replaced by that if the attempt had less than a tenth of the call's time. Blocks
+// between attempts.
 absl::Status CallInAttempts(CallKind kind, const CallLimits& limits, absl::Duration timeout,
                             RetryClock& clock,
                             const std::function<AttemptEnd(absl::Duration timeout)>& attempt);

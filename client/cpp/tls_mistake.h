@@ -1,7 +1,7 @@
-// What is wrong with TLS between a client and its servers. gRPC calls both a certificate that one
-// side refuses and a server that is gone UNAVAILABLE, of several addresses it names any, and of a
-// client's certificate that is refused after the handshake it only knows that the socket was
-// closed.
+// Finds what is wrong with TLS between a client and its servers. gRPC reports UNAVAILABLE both for
+// a certificate that one side refuses and for a server that is gone, names any one of several
+// addresses, and if a client's certificate is refused after the handshake, knows only that the
+// socket was closed.
 
 #ifndef BATCHPLAN_CLIENT_CPP_TLS_MISTAKE_H_
 #define BATCHPLAN_CLIENT_CPP_TLS_MISTAKE_H_
@@ -16,12 +16,12 @@
 namespace batchplan {
 
 // Tries the servers of `target`, a gRPC name of TCP addresses, with handshakes of its own; `tls` is
-// unset for plain text. Unauthenticated, naming an address and what is wrong there, if none of them
-// can be spoken to for reasons that stay: a certificate or name that either side refuses, files
-// that do not fit, plain text where the other side speaks TLS. OK if one can be, and where nothing
+// unset for plain text. Unauthenticated, naming an address and what is wrong there, if no server
+// can be used, for lasting reasons: a certificate or name that either side refuses, files that do
+// not fit, plain text while the other side speaks TLS. OK if one server can be used, or if nothing
 // is known: no connection, no answer, another kind of target.
 //
-// Blocks for `limit` at most, beside what looking up the name takes. Thread-safe.
+// Blocks for at most `limit` and the look-up of the name. Thread-safe.
 absl::Status FindTlsMistake(const std::string& target, const std::optional<TlsOptions>& tls,
                             absl::Duration limit);
 

@@ -108,8 +108,8 @@ BATCHPLAN_HOST_DEVICE inline uint16_t HalfOfFloat(float value) {
   if (magnitude > 0x7F800000U) return static_cast<uint16_t>(sign | 0x7E00U);
   // From 65520 on, infinity.
   if (magnitude >= 0x477FF000U) return static_cast<uint16_t>(sign | 0x7C00U);
-  // Below the least normal number, 2^-14, in units of 2^-24: adding 0.5, whose unit in the last
-  // place that is, rounds to them.
+  // Below 2^-14, the least normal number, halves are multiples of 2^-24, the unit in the last place
+  // of 0.5F: adding 0.5 rounds to a multiple.
   if (magnitude < 0x38800000U) {
     const uint32_t units = BitsOfFloat(FloatOfBits(magnitude) + 0.5F) - BitsOfFloat(0.5F);
     return static_cast<uint16_t>(sign | units);
@@ -125,7 +125,7 @@ BATCHPLAN_HOST_DEVICE inline uint16_t Bfloat16OfFloat(float value) {
   return static_cast<uint16_t>((bits & 0x7FFFFFFFU) > 0x7F800000U ? not_a_number : number);
 }
 
-// A type of elements that are added up: how they are stored, and in what they are added.
+// A type of elements that are added up: how they are stored, and the type of their sum.
 struct Float32 {
   using Stored = float;
   using Sum = float;

@@ -15,7 +15,7 @@
 
 namespace batchplan::kernels {
 
-// What the executors are asked, checked.
+// A call's arguments, checked.
 struct GradientTask {
   Row row;
   batchplan_sequences sequences;

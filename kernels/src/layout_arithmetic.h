@@ -18,7 +18,7 @@ namespace batchplan::kernels {
 
 inline constexpr uint32_t kMaxOffset = INT32_MAX;
 
-// How many tokens a sequence of `length` takes; below 2^33 for any arguments.
+// `length` with its padding; below 2^33 for any arguments.
 BATCHPLAN_HOST_DEVICE constexpr uint64_t PaddedLength(uint32_t length,
                                                       const batchplan_layout_options& options) {
   if (options.sequence_width > 0) return options.sequence_width;
@@ -26,8 +26,9 @@ BATCHPLAN_HOST_DEVICE constexpr uint64_t PaddedLength(uint32_t length,
   return (uint64_t{length} + multiple - 1) / multiple * multiple;
 }
 
-// What every sequence and every row must be divisible by so that the shards of the context parallel
-// ranks are equal: each is one chunk of the sequence, or two, from its front and from its back.
+// The number that padded lengths and the row's width must be multiples of, so that all
+// context-parallel ranks get equal shards: a shard is one chunk of the sequence, or two, from its
+// front and from its back.
 constexpr uint64_t ContextParallelDivisor(const batchplan_layout_options& options) {
   if (options.context_parallel == 1) return 1;
   const uint64_t chunks = options.sharding == BATCHPLAN_SHARDING_ZIGZAG ? 2 : 1;
@@ -68,8 +69,8 @@ struct SequenceLengths {
   uint32_t num_sequences;
 };
 
-// Tokens that sequence `sequence` takes in the row, below 2^33; in a layout that exists, what is
-// shared is at most its length.
+// Tokens of the row that sequence `sequence` fills, below 2^33; in a layout that exists, it shares
+// at most its length.
 BATCHPLAN_HOST_DEVICE inline uint64_t RoomOf(const SequenceLengths& of, uint32_t sequence,
                                              const batchplan_layout_options& options) {
   const uint32_t length = of.lengths[sequence];
@@ -80,7 +81,7 @@ BATCHPLAN_HOST_DEVICE inline uint64_t RoomOf(const SequenceLengths& of, uint32_t
 // What the first pass learns.
 struct LengthSummary {
   uint64_t total;
-  // Tokens of the row that are taken.
+  // Tokens of the row that sequences fill.
   uint64_t total_room;
   uint32_t max_seqlen;
   uint64_t max_room;

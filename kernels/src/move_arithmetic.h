@@ -17,7 +17,7 @@
 
 namespace batchplan::kernels {
 
-// What the executors are asked: checked, and the same for packing and unpacking.
+// A call's arguments, checked; of one form for packing and unpacking.
 struct Movement {
   Row row;
   // All zero if no field has rows.
@@ -94,7 +94,7 @@ struct SequencePlace {
   // Tokens without padding; 0 for the tail.
   uint32_t length;
   Shard shard;
-  // Its row on the unpacked side; num_rows or more: it has none.
+  // Its row on the unpacked side; none if this is num_rows or more.
   uint64_t row;
   // Of ragged fields, where the row begins and how many of the sequence's tokens it has: 0 if its
   // offsets are wrong.
@@ -145,8 +145,7 @@ struct SourceRun {
   uint32_t before;
 };
 
-// Packing: which token of the source, for per-sequence content which row, the cells of `tokens`
-// get.
+// Packing: which token of the source the cells of `tokens` get; of per-sequence content, which row.
 BATCHPLAN_HOST_DEVICE inline SourceRun PackSource(const batchplan_sequences& sequences,
                                                   const SequencePlace& place,
                                                   batchplan_content content, uint64_t width,
@@ -184,8 +183,9 @@ BATCHPLAN_HOST_DEVICE inline SourceRun UnpackSource(const Row& row, const Sequen
   return {from.rank == row.rank ? int64_t{from.cell} : kPadding, run, before};
 }
 
-// Unpacking a row that shares prefixes: the piece of the row that token `token` of sequence
-// `sequence` is in. Behind the sequence, all to the end of its row at `row_end` has no cell.
+// Unpacking a row that shares prefixes: the piece of the row that holds token `token` of sequence
+// `sequence`. Tokens from the sequence's end to `row_end`, the end of its unpacked row, have no
+// cell.
 BATCHPLAN_HOST_DEVICE inline PathPiece UnpackPiece(const Row& row, const SequencePlace& place,
                                                    uint32_t sequence, uint32_t token,
                                                    uint32_t row_end) {

@@ -73,8 +73,8 @@ BATCHPLAN_HOST_DEVICE inline VisitedTokens TokensToVisit(const Row& row, uint32_
           Least(length, shard.cells * row.context_parallel)};
 }
 
-// The cell of the row, or of all ranks' rows, that number `visit` of the visited tokens is in; -1
-// if it adds nothing.
+// The cell of the row, or of all ranks' rows, with visited token number `visit`; -1 if that adds
+// nothing.
 BATCHPLAN_HOST_DEVICE inline int64_t CellToVisit(const Row& row, const VisitedTokens& tokens,
                                                  uint32_t visit) {
   if (visit >= tokens.count) return -1;
@@ -105,7 +105,7 @@ BATCHPLAN_HOST_DEVICE inline SequenceSums SumsOf(const batchplan_reduction& redu
   if (!term.exists) return {};
   const double weight =
       reduction.weights == nullptr ? 1 : ElementOf(term.weight, reduction.weight_type);
-  // Masked: its value, NaN even, is nobody's business.
+  // Masked: its value, even NaN, does not count.
   if (weight == 0) return {};
   return {Product(ElementOf(term.value, reduction.value_type), weight), weight};
 }
@@ -141,9 +141,9 @@ BATCHPLAN_HOST_DEVICE inline void WriteTotals(const batchplan_reduction& reducti
   }
 }
 
-// The workspace: what each sequence adds to the totals, and the sums of the chunks of those that
-// have several. Those of sequence s, in the row from cell b on, begin at place b / kChunk + s,
-// which leaves each as many places as it can need.
+// The workspace: what each sequence adds to the totals, and the chunks' sums of each sequence that
+// has several. The sums of sequence s, which begins at cell b of the row, begin at place b / kChunk
+// + s, which leaves each sequence as many places as it can need.
 struct Workspace {
   SequenceTotals* totals;
   SequenceSums* chunks;
@@ -158,7 +158,7 @@ constexpr size_t WorkspaceSize(uint32_t num_sequences, uint32_t row_width) {
          (size_t{num_sequences} + row_width / kChunk + 1) * sizeof(SequenceSums);
 }
 
-// None at null.
+// No workspace if `memory` is null.
 inline Workspace WorkspaceAt(void* memory, uint32_t num_sequences) {
   auto* const totals = static_cast<SequenceTotals*>(memory);
   if (totals == nullptr) return {};

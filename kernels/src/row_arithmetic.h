@@ -40,7 +40,7 @@ struct Row {
   uint32_t rank;
   // Of one rank: width / context_parallel.
   uint32_t cells;
-  // What padded lengths divide by.
+  // Padded lengths are multiples of this.
   uint32_t divisor;
   bool zigzag;
 };
@@ -105,8 +105,8 @@ BATCHPLAN_HOST_DEVICE inline uint32_t LengthOf(const Row& row, uint32_t sequence
   return length > 0 && length <= kMaxOffset ? static_cast<uint32_t>(length) : 0;
 }
 
-// The cells that a sequence, or the tail, has in the row of each rank: the same in all of them.
-// None if its offsets are not ascending ones within the row.
+// The cells of a sequence, or of the tail, in each rank's row: the same cells in all. None if its
+// offsets do not ascend within the row.
 struct Shard {
   uint32_t begin;
   uint32_t cells;
@@ -121,14 +121,15 @@ BATCHPLAN_HOST_DEVICE inline Shard ShardOf(const Row& row, uint32_t sequence) {
   const auto padded_begin = static_cast<uint32_t>(begin);
   const auto padded_end = static_cast<uint32_t>(end);
   if (row.context_parallel == 1) return {padded_begin, padded_end - padded_begin};
-  // Each divides, so that the difference may be taken afterwards.
+  // Both are divided before they are subtracted, since each is a multiple.
   const uint32_t first_cell = padded_begin / row.context_parallel;
   return {first_cell, padded_end / row.context_parallel - first_cell};
 }
 
-// Where in cu_seqlens_padded the sequence, or the tail, stands that cell `cell` of a rank is of.
+// The place in cu_seqlens_padded of the sequence, or the tail, that cell `cell` of a rank belongs
+// to.
 BATCHPLAN_HOST_DEVICE inline int32_t PaddedPlaceOf(const Row& row, uint32_t cell) {
-  // Offsets divide by the ranks, so that the cells need not.
+  // Offsets are multiples of the number of ranks; `cell` need not be.
   return static_cast<int32_t>(cell * row.context_parallel);
 }
 

@@ -33,8 +33,8 @@ BATCHPLAN_HOST_DEVICE inline Row WholeRow(const batchplan_packed_layout& layout,
   return row;
 }
 
-// The largest power of two that divides `i`, which is above 0: entry i - 1 of least_shared is the
-// least of so many sequences.
+// The largest power of two that divides `i`, which is above 0: the number of sequences whose least
+// value entry i - 1 of least_shared holds.
 BATCHPLAN_HOST_DEVICE constexpr uint32_t BlockOf(uint32_t i) { return i & (~i + 1); }
 
 // Entry `i` of least_shared in a layout that exists, or does not. Reads entries of smaller blocks,
@@ -49,7 +49,7 @@ BATCHPLAN_HOST_DEVICE inline int32_t LeastSharedOf(const SequenceLengths& sequen
   return least;
 }
 
-// How many first tokens of a sequence those before it laid; below 2^31. 0 for the tail.
+// How many first tokens of a sequence earlier sequences laid; below 2^31. 0 for the tail.
 BATCHPLAN_HOST_DEVICE inline uint32_t SharedOf(const Row& row, uint32_t sequence) {
   if (row.least_shared == nullptr || sequence >= row.num_sequences) return 0;
   const uint32_t length = LengthOf(row, sequence);
@@ -64,12 +64,13 @@ struct PathPiece {
   uint32_t end;
 };
 
-// The piece with token `token` of sequence `sequence`. What it takes in beyond, of the sequence's
-// tokens, is all that the same sequence laid.
+// The piece that holds token `token` of sequence `sequence`. Of the sequence's tokens, it has all
+// that the same sequence laid.
 BATCHPLAN_HOST_DEVICE inline PathPiece PieceOf(const Row& row, uint32_t sequence, uint32_t token) {
-  // The least that the sequences shared that were passed: from there on they laid the tokens.
+  // The least shared count of the sequences passed so far: one of them laid the tokens from there
+  // on.
   uint32_t end = kNone;
-  // Those behind number `last`, counted from 1, share more than `token`.
+  // Sequences behind number `last`, counted from 1, share more than `token`.
   uint32_t last = sequence + 1;
   while (last > 0) {
     if (row.least_shared != nullptr) {

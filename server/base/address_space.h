@@ -1,10 +1,10 @@
-// What a limit on the address space (ulimit -v) leaves to a process.
+// A process under a limit on the address space (ulimit -v).
 //
 //   SpareAddressSpace();                                   // first in main
 //   absl::Status status = CheckAddressSpace("the server", 512 << 20);
 //
-// gRPC 1.51 waits for ever, or ends the process, where it gets no thread for want of address space:
-// so what starts it looks before.
+// gRPC 1.51 waits for ever, or ends the process, if it gets no thread for want of address space. So
+// programs check before they start it.
 
 #ifndef BATCHPLAN_SERVER_BASE_ADDRESS_SPACE_H_
 #define BATCHPLAN_SERVER_BASE_ADDRESS_SPACE_H_
@@ -16,8 +16,9 @@
 
 namespace batchplan {
 
-// Where there is a limit, has malloc serve all threads from one heap: glibc reserves 64 MiB or more
-// for each thread's own, and its lock costs less than that. For main, while there is one thread.
+// If there is a limit, makes malloc serve all threads from one heap: glibc would reserve at least
+// 64 MiB for each thread, which costs more than the heap's lock. For main, while there is one
+// thread.
 void SpareAddressSpace();
 
 // ResourceExhausted, naming the limit, if it is below the bytes that `user` needs.

@@ -1,4 +1,4 @@
-// The time that the server goes by, handed to whoever needs it so that a test can hold and move it.
+// The server's time, passed to its users so that a test can hold and move it.
 
 #ifndef BATCHPLAN_SERVER_BASE_CLOCK_H_
 #define BATCHPLAN_SERVER_BASE_CLOCK_H_

@@ -1,5 +1,5 @@
 // A hash that is the same on every replica and in every version, which std::hash and absl::Hash are
-// not. For telling values apart that nobody chose to collide: FNV-1a (G. Fowler, L. C. Noll,
+// not. Tells values apart unless somebody chose them to collide: FNV-1a (G. Fowler, L. C. Noll,
 // K.-P. Vo), in 64 bits.
 
 #ifndef BATCHPLAN_SERVER_BASE_FNV_HASH_H_
@@ -13,7 +13,7 @@ namespace batchplan {
 
 class FnvHash {
  public:
-  // Its eight bytes, the lowest first.
+  // Adds its eight bytes, the lowest first.
   void Add(uint64_t value);
   void Add(absl::string_view bytes);
   uint64_t value() const { return value_; }

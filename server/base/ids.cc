@@ -38,9 +38,9 @@ bool IsUnseen(uint32_t character) {
   return found != std::end(kUnseen) && found->first <= character;
 }
 
-// Of `bytes`, which are one character in UTF-8.
+// The code point of `bytes`, one character in UTF-8.
 uint32_t CodePoint(std::string_view bytes) {
-  // The bits that the first byte of so many has for the character.
+  // By the number of bytes: the bits of the first byte that belong to the code point.
   constexpr std::array<uint32_t, 5> kFirstBits = {0, 0x7f, 0x1f, 0x0f, 0x07};
   uint32_t character = static_cast<uint8_t>(bytes[0]) & kFirstBits[bytes.size()];
   for (const char byte : bytes.substr(1)) {

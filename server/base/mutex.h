@@ -1,5 +1,5 @@
-// A mutex of which Clang knows what it guards: -Wthread-safety refuses to compile code that touches
-// something guarded and does not hold the mutex.
+// A mutex for Clang's -Wthread-safety, which refuses to compile code that touches something guarded
+// without holding its mutex.
 //
 //   class Counter {
 //    public:
@@ -19,8 +19,8 @@
 //     int count_ ABSL_GUARDED_BY(mutex_) = 0;
 //   };
 //
-// It is a std::mutex, so that the thread sanitizer sees it; Debian's absl::Mutex is built without
-// one.
+// It is a std::mutex, so that the thread sanitizer sees it, as it does not see Debian's
+// absl::Mutex.
 
 #ifndef BATCHPLAN_SERVER_BASE_MUTEX_H_
 #define BATCHPLAN_SERVER_BASE_MUTEX_H_
@@ -31,7 +31,7 @@
 
 namespace batchplan {
 
-// The names are those that the standard library's locks and condition variables ask for.
+// The names are those that the standard library's locks and condition variables need.
 class ABSL_LOCKABLE Mutex {
  public:
   Mutex() = default;
@@ -42,8 +42,8 @@ class ABSL_LOCKABLE Mutex {
   void unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
   bool try_lock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) { return mutex_.try_lock(); }
 
-  // Does nothing but tell Clang that the caller holds it: the first line of a predicate that a
-  // condition variable calls, since Clang looks at a lambda apart from where it stands.
+  // Only tells Clang that the caller holds it. For the first line of a predicate that a condition
+  // variable calls, since Clang checks a lambda by itself.
   void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK() {}
 
  private:

@@ -1,4 +1,4 @@
-// Work that is done now and then, on a thread of its own.
+// Work that is done at intervals, on a thread of its own.
 //
 //   Periodic reload(absl::Minutes(1), [&] { server.ReloadFiles(); });
 //
@@ -37,7 +37,7 @@ class Periodic {
  private:
   Mutex mutex_;
   std::condition_variable_any wake_;
-  // Last: stopped before what it waits with is gone.
+  // Last, so that it ends before the members that it uses.
   std::jthread thread_;
 };
 

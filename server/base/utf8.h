@@ -8,8 +8,8 @@
 
 namespace batchplan {
 
-// Bytes of the character that `text`, which is not empty, begins with; 0 if it begins with none.
-// Overlong forms, surrogates and what is beyond U+10FFFF are none.
+// The bytes of the first character of `text`, which is not empty; 0 if it does not begin with one.
+// Overlong forms, surrogates and values beyond U+10FFFF are no characters.
 size_t Utf8CharacterBytes(std::string_view text);
 
 }  // namespace batchplan

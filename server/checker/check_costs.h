@@ -1,4 +1,4 @@
-// The cost model that a plan says it was made by is that of the request.
+// Checks that the plan's cost model is the request's.
 
 #ifndef BATCHPLAN_SERVER_CHECKER_CHECK_COSTS_H_
 #define BATCHPLAN_SERVER_CHECKER_CHECK_COSTS_H_
@@ -8,8 +8,8 @@
 
 namespace batchplan::checker {
 
-// Internal unless the coefficients that the plan states are those of the request, finite, at least
-// 0 and not all 0.
+// Internal unless the plan states the request's coefficients, and these are finite, at least 0 and
+// not all 0.
 absl::Status CheckCostModel(const CostModel& requested, const CostModel& used);
 
 }  // namespace batchplan::checker

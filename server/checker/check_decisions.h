@@ -1,4 +1,4 @@
-// What a pass says of how its micro-batches came about.
+// Checks how a pass says that its micro-batches came about.
 
 #ifndef BATCHPLAN_SERVER_CHECKER_CHECK_DECISIONS_H_
 #define BATCHPLAN_SERVER_CHECKER_CHECK_DECISIONS_H_
@@ -11,10 +11,9 @@
 namespace batchplan::checker {
 
 // Internal unless each mini-batch, of the first 1,024, has a decision that names a method and 1 to
-// 16 numbers of slots: ascending, allowed, none below the fewest, the plan's own among them with
-// the time that the mini-batch takes. `step_times` has one entry a mini-batch. The fewest add up to
-// the bound of the metrics. A plan without any decision is from a server that makes none, and
-// right.
+// 16 numbers of slots: ascending, allowed, none below the fewest, and among them the plan's own
+// number with the mini-batch's time. `step_times` has one entry a mini-batch. The fewest add up to
+// the bound of the metrics. A plan without decisions is from a server that makes none, and valid.
 absl::Status CheckDecisions(const PassUnderCheck& pass, std::span<const double> step_times);
 
 }  // namespace batchplan::checker

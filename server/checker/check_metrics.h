@@ -11,9 +11,9 @@
 namespace batchplan::checker {
 
 // Counts and tokens are recomputed exactly, ratios within 1e-6, times within 1e-6 of their value.
-// Of the lower bounds it is only known that they must not exceed what they bound. Then the
-// decisions (check_decisions.h), which tell such times too. Call it once the rest of the pass is
-// known to be right, the ranks of items too.
+// Lower bounds must not exceed what they bound; no more is checked of them. Then the decisions
+// (check_decisions.h), which have such times too. Call it once the rest of the pass, and the ranks
+// of items, are known to be right.
 absl::Status CheckMetrics(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches);
 
 }  // namespace batchplan::checker

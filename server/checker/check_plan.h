@@ -7,31 +7,31 @@
 // one is not repeated in the other. It proves, for every pass:
 //   1. every sequence of the manifest is in exactly one place, or was dropped by the caller's own
 //      policy; the excluded list is exact;
-//   2. no micro-batch exceeds its token budget or its number of sequences; but where the caller
-//      wants overlong sequences alone, one that holds just such a sequence, which is listed, has
-//      its length;
+//   2. no micro-batch exceeds its token budget or its number of sequences; if the caller wants
+//      overlong sequences alone, a micro-batch with just one such sequence, which is listed, has
+//      the length of that sequence;
 //   3. every rank has the same number of micro-batches in every mini-batch, as many as the minimum
 //      and the multiple ask, none empty unless allowed;
-//   4. mini-batch boundaries hold, or with max_delay, where their order is not shuffled, nothing is
-//      trained later than it may be; groups stay together, equal counts are equal, each sequence is
-//      on the rank that the manifest gives it, if any, and later passes leave it there;
+//   4. mini-batch boundaries hold; with max_delay, if the order is not shuffled, nothing is trained
+//      later than allowed; groups stay together, equal counts are equal, each sequence is on the
+//      rank that the manifest gives it, if any, and later passes leave it there;
 //   5. every offset and row width respects the alignment of the topology and the row padding asked;
 //   6. with dynamic_context, the groups of every slot have sizes that are allowed, which descend
 //      along the ranks and add up to the pool, with alignment and budget of their size, and later
 //      passes leave each sequence on the same ranks;
 //   7. with a selection, exactly as much is taken as asked, groups whole, nothing that is too old,
-//      everything that would be at the next step, and nothing that waits is passed too often; and
-//      all of the above of what is taken, as if it were the manifest: its positions are then named
-//      by their place among the taken;
-//   8. where sequences share prefixes, and the pass does not ignore that, every row lays each token
-//      of its sequences exactly once, which stand together as they share; shared_tokens says so,
-//      and is empty elsewhere; a sequence that is alone shares with nobody;
-//   9. no micro-batch has more of a load than a limit allows, but for one part in 10^9, nor, of a
-//      dealt load, any rank of what its slot has; but what sequences have that are alone because
-//      they exceed it by themselves, and listed. item_ranks deals the items of each slot as the
-//      rule says, and slots have no kinds of sequences beside each other that are to be kept apart;
-// and that the metrics are those of this plan. What it does not judge is how good the plan is:
-// which packer or sharding made it, and whether the lower bounds are as high as they could be. Nor
+//      everything that would be too old at the next step, and nothing that waits is passed too
+//      often. All of the above holds for what is taken, as if it were the manifest; errors then
+//      name positions by their place among the taken;
+//   8. if sequences share prefixes and the pass does not ignore that, sequences that share stand
+//      together, and every row lays each of its tokens exactly once, as shared_tokens says, which
+//      is empty otherwise; a sequence that is alone shares with nobody;
+//   9. no micro-batch, or for a dealt load no rank in a slot, exceeds a limit on a load by more
+//      than one part in 10^9, except a listed sequence that is alone because it exceeds the limit
+//      by itself. item_ranks deals the items of each slot by the rule, and slots keep kinds apart
+//      as asked;
+// and that the metrics are those of this plan. It does not judge how good the plan is: neither
+// which packer or sharding made it, nor whether the lower bounds are as high as they could be. Nor
 // does it recompute the fingerprint.
 //
 // The plan may come from anywhere: whatever its arrays hold, the check neither crashes nor reads

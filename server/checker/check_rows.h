@@ -13,8 +13,8 @@ namespace batchplan::checker {
 // Internal if the length multiple is not the topology's, or if a micro-batch
 //   holds more sequences than allowed;
 //   is empty and has a width;
-//   packed: is wider than the budget, narrower than its aligned sequences, or, where sequences
-//     share, than the tokens it lays, no multiple of the length multiple, or not padded as
+//   packed: is wider than the budget, narrower than its aligned sequences (or, with shared
+//     prefixes, than the tokens it lays), no multiple of the length multiple, or not padded as
 //     RowPadding says;
 //   padded: has more than the budget in count * width, is narrower than one of its aligned
 //     sequences, or no multiple of the length multiple. Ranks may share widths, so it may be wider

@@ -15,13 +15,13 @@
 
 namespace batchplan::checker {
 
-// What the overlong policy touched is listed, all of it and nothing else: Internal unless
-// plan.excluded is exactly the list demanded, ascending, with true lengths and reasons.
+// Internal unless plan.excluded is exactly the list of what the overlong policy touched, ascending,
+// with true lengths and reasons.
 absl::Status CheckExclusions(const RequestDemands& demands, const Plan& plan);
 
-// Where each sequence is; kNowhere for the dropped ones. Internal if a sequence is missing, there
-// twice, out of range, there although dropped, or planned with another length than its own (or, if
-// truncated, the limit).
+// The micro-batch of each sequence; kNowhere for dropped ones. Internal if a sequence is missing,
+// listed twice, out of range, listed although dropped, or planned with another length than its own
+// (or, if truncated, than the limit).
 absl::StatusOr<Placement> CheckSequences(const PassUnderCheck& pass,
                                          const std::vector<Microbatch>& microbatches);
 
@@ -32,9 +32,9 @@ struct PlacedPass {
   const Placement& placement;
 };
 
-// Internal if a mini-batch does not hold what it should: with the order preserved exactly its piece
-// of the manifest, stratified that of the manifest ordered by length, shuffled exactly
-// so many sequences, or groups; always less the dropped ones, but never nothing.
+// Internal if a mini-batch does not hold what it should. With the order preserved that is its piece
+// of the manifest, stratified its piece of the manifest ordered by length, shuffled the right
+// number of sequences or groups; always without dropped sequences, but never nothing.
 absl::Status CheckMiniBatches(const PlacedPass& placed);
 
 // Internal if members of a group are further apart than the policy allows.
@@ -43,12 +43,13 @@ absl::Status CheckGroups(const PlacedPass& placed);
 // Internal if a sequence is on another rank than the manifest gives it.
 absl::Status CheckGivenRanks(const PlacedPass& placed);
 
-// Internal if ranks have different numbers of sequences in a mini-batch, less the dropped ones,
-// although the first pass, which fixes the ranks, asked for equal ones, or within one.
+// Internal if ranks differ in their numbers of sequences in a mini-batch, without dropped ones,
+// although the first pass, which fixes the ranks, asked for equal numbers, or differ by more than
+// one although it asked for that.
 absl::Status CheckEqualCounts(const PlacedPass& placed);
 
-// Internal if `later` has a sequence on another rank, or on others, than `first`, or, where both
-// respect mini-batches, in another mini-batch.
+// Internal if `later` has a sequence on other ranks than `first`, or, if both respect mini-batches,
+// in another mini-batch.
 absl::Status CheckSameRanks(const PlacedPass& first, const PlacedPass& later);
 
 }  // namespace batchplan::checker

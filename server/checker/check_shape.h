@@ -10,10 +10,10 @@
 
 namespace batchplan::checker {
 
-// The micro-batches of the pass, in the plan's order. They cover plan.sequence_index from end to
-// end, and plan.row_widths and plan.sequence_lengths are parallel to what they should be; every
-// later check builds on that. Internal if the arrays say otherwise, if a count breaks the minimum
-// or the multiple asked for, or if a micro-batch is empty where it may not be.
+// The micro-batches of the pass, in the plan's order. Internal unless they cover
+// plan.sequence_index from end to end, with plan.row_widths and plan.sequence_lengths of the right
+// sizes, on which every later check builds; if a count breaks the minimum or the multiple asked
+// for; or if a micro-batch is empty that may not be.
 absl::StatusOr<std::vector<Microbatch>> CheckShape(const PassUnderCheck& pass);
 
 }  // namespace batchplan::checker

@@ -1,4 +1,4 @@
-// Promise 8: what sequences of a row share is laid once.
+// Promise 8: a row lays shared prefixes once.
 
 #ifndef BATCHPLAN_SERVER_CHECKER_CHECK_SHARING_H_
 #define BATCHPLAN_SERVER_CHECKER_CHECK_SHARING_H_
@@ -10,9 +10,9 @@
 
 namespace batchplan::checker {
 
-// Internal if the first sequence of a micro-batch has shared tokens, if another has more or fewer
-// than it has in common with the one before it, if one stands behind what extends it, or if a row
-// lays a token twice. The sequences and their lengths are known to be right.
+// Internal if the first sequence of a micro-batch has shared tokens; if another has more or fewer
+// than it has in common with the one before it; if a sequence stands behind one that extends it; or
+// if a row lays a token twice. The sequences and their lengths are known to be right.
 absl::Status CheckSharing(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches);
 
 }  // namespace batchplan::checker

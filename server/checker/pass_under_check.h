@@ -1,4 +1,4 @@
-// One pass of a plan beside what was asked of it, and where the pass put each sequence.
+// One pass of a plan, what was asked of it, and where it put each sequence.
 
 #ifndef BATCHPLAN_SERVER_CHECKER_PASS_UNDER_CHECK_H_
 #define BATCHPLAN_SERVER_CHECKER_PASS_UNDER_CHECK_H_
@@ -28,14 +28,14 @@ struct PassUnderCheck {
   const PassDemands& pass_demands;
   const PassPlan& plan;
   const RequestLoads& loads;
-  // What sequences share, where rows lay that once; null: every sequence is computed whole.
+  // The shared prefixes, if rows lay them once; null: every sequence is computed whole.
   const SharedPaths* paths = nullptr;
 
-  // Whether a sequence of that length is longer than micro-batches hold, so that its row is as
-  // wide as it is itself.
+  // Whether a sequence of that length exceeds what micro-batches hold, so that its row is as wide
+  // as itself.
   bool IsOverlong(uint32_t length) const { return length > pass_demands.length_limit; }
-  // Whether a planned sequence is that, or has more of a load than they hold, so that it is alone
-  // in one and shares with nobody.
+  // Whether a planned sequence is overlong or exceeds a limit on a load, so that it is alone in its
+  // micro-batch and shares with nobody.
   bool RunsAlone(uint32_t sequence) const {
     return IsOverlong(demands.planned_lengths[sequence]) || loads.ExceedsOne(number, sequence);
   }
@@ -50,7 +50,7 @@ struct Microbatch {
   uint32_t slot = 0;
   size_t begin = 0;
   size_t end = 0;
-  // Of its group, with dynamic_context.
+  // With dynamic_context, the ranks of its group.
   uint32_t ranks = 1;
 
   bool empty() const { return begin == end; }

@@ -1,4 +1,4 @@
-// What a rank's pipeline takes, event by event: the checker's own simulation.
+// The time of a rank's pipeline, event by event: the checker's own simulation.
 
 #ifndef BATCHPLAN_SERVER_CHECKER_PIPELINE_EVENTS_H_
 #define BATCHPLAN_SERVER_CHECKER_PIPELINE_EVENTS_H_
@@ -9,12 +9,12 @@
 
 namespace batchplan::checker {
 
-// From the first event to the last of a training step's micro-batches, or of their forwards alone,
-// that cost so much each and run in this order. Infinity if stages wait for each other for ever.
+// The time from the first event to the last of a step's micro-batches, or of their forwards alone,
+// with these costs and in this order. Infinity if stages wait for each other for ever.
 double PipelineTime(const Topology& topology, const PipelineOptions& pipeline, bool forward_only,
                     std::span<const double> costs);
 
-// The part of the model, from 0 to 1, that the stage with most of it has.
+// The part of the model, from 0 to 1, in the largest stage.
 double LargestStage(const Topology& topology, const PipelineOptions& pipeline);
 
 }  // namespace batchplan::checker

@@ -1,5 +1,5 @@
-// The loads of a request: the checker's own reading of the manifest, of what loads cost and of how
-// much micro-batches may have of them.
+// The loads of a request: the checker's own reading of the manifest, of their costs and of their
+// limits.
 
 #ifndef BATCHPLAN_SERVER_CHECKER_REQUEST_LOADS_H_
 #define BATCHPLAN_SERVER_CHECKER_REQUEST_LOADS_H_
@@ -28,13 +28,13 @@ struct RequestLoad {
   absl::string_view name;
   // By sequence.
   std::vector<double> values;
-  // Of the sequences that there are, in the order of the manifest, which has `item_count`.
+  // The items of present sequences, in the order of the manifest, which has `item_count` items.
   bool has_items = false;
   std::vector<LoadItem> items = {};
   size_t item_count = 0;
   // What a unit costs all ranks of a micro-batch together; 0 if the model does not name the load.
   double per_unit = 0;
-  // Computed in a phase of its own, and by ranks to which its items are dealt.
+  // Whether it is computed in a phase of its own, and whether its items are dealt to ranks.
   bool has_phase = false;
   bool dealt = false;
 };
@@ -53,8 +53,8 @@ class RequestLoads {
  public:
   RequestLoads() = default;
 
-  // Internal if the manifest says of loads, items or kinds what it may not, or if `options` name
-  // loads that there are not or do not go with them. Linear but for the few loads.
+  // Internal if the manifest's loads, items or kinds are invalid, or if `options` name missing
+  // loads or can't be combined with them. Linear, except in the few loads.
   static absl::StatusOr<RequestLoads> Create(const Manifest& manifest, const PlanOptions& options);
 
   // From now on sequence k is the one at the k-th of these positions in the manifest, ascending.
@@ -68,17 +68,16 @@ class RequestLoads {
     return pass < limits_.size() ? std::span(limits_[pass]) : std::span<const RequestLimit>();
   }
 
-  // Whether a sequence by itself has more of a load than that limit allows: of a dealt load, if
-  // its items are dealt alone.
+  // Whether a sequence exceeds the limit by itself; for a dealt load, if its items are dealt alone.
   bool Exceeds(const RequestLimit& limit, uint32_t sequence) const;
-  // The same of any limit of a pass, or of any pass.
-  // The same of a limit on a dealt load, of any pass.
+  // Whether it exceeds a limit on a dealt load, of any pass.
   bool ExceedsDealt(uint32_t sequence) const;
+  // Whether it exceeds any limit of the pass, or of any pass.
   bool ExceedsOne(size_t pass, uint32_t sequence) const;
   bool ExceedsOne(uint32_t sequence) const;
 
-  // What all loads of a sequence cost one of the `ranks` ranks of its micro-batch, if ranks share
-  // them evenly.
+  // The cost of all loads of a sequence for one of the `ranks` ranks of its micro-batch, if these
+  // share them evenly.
   double CostOf(uint32_t sequence, double ranks) const;
 
  private:
@@ -86,10 +85,10 @@ class RequestLoads {
   absl::Status ReadItems(const Manifest& manifest);
   absl::Status ReadCosts(const PlanOptions& options);
   absl::Status ReadLimits(const PlanOptions& options);
-  // The number of the load of that name; how many there are, if there is none.
+  // The number of the load of that name; the number of loads if there is none.
   size_t NumberOf(absl::string_view name) const;
-  // By load, what of each sequence is on one rank at least: of a dealt load what the rank with most
-  // has of its items, else all of it.
+  // Finds by load the part of each sequence that one rank must have: for a dealt load what the rank
+  // with most gets of its items, else all of it.
   void FindInseparable();
 
   std::vector<RequestLoad> all_;

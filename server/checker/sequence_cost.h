@@ -1,5 +1,4 @@
-// What a sequence costs each of the ranks that share it: the checker's own reading of the cost
-// model.
+// The cost of a sequence for each rank that shares it: the checker's own reading of the cost model.
 
 #ifndef BATCHPLAN_SERVER_CHECKER_SEQUENCE_COST_H_
 #define BATCHPLAN_SERVER_CHECKER_SEQUENCE_COST_H_
@@ -8,11 +7,12 @@
 
 namespace batchplan::checker {
 
-// What `linear` tokens, and attention over pairs of tokens `squared`, cost each of `ranks` ranks.
+// The cost of `linear` tokens, and of attention over `squared` pairs of tokens, for each of `ranks`
+// ranks.
 double SharedCost(const CostModel& model, double linear, double squared, double ranks);
 
-// A sequence of an aligned length, without and with the exchange of keys and values. Of its first
-// `shared` tokens another has the cost, though the later ones attend to them.
+// The cost of a sequence of an aligned length, without and with the exchange of keys and values.
+// Its first `shared` tokens are at another sequence's cost, though later tokens attend to them.
 double ComputationCost(const CostModel& model, double length, double ranks);
 double SequenceCost(const CostModel& model, double length, double shared, double ranks);
 

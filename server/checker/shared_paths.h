@@ -1,4 +1,4 @@
-// What sequences share, as intervals of tokens: the checker's own reading of the manifest.
+// Shared prefixes as intervals of tokens: the checker's own reading of the manifest.
 
 #ifndef BATCHPLAN_SERVER_CHECKER_SHARED_PATHS_H_
 #define BATCHPLAN_SERVER_CHECKER_SHARED_PATHS_H_
@@ -14,12 +14,12 @@
 
 namespace batchplan::checker {
 
-// A token is who introduced it, and its depth; a sequence is the path of its tokens. Sequence i
-// takes its first shared_prefixes[i] tokens from the path of shared_with[i] and introduces the
-// others. A path could have as many intervals as there are sequences: each may take almost all from
-// the one before. So what is introduced one behind the other along the way that most sequences take
-// is one interval: a strand. Paths then have O(log n) intervals (D. D. Sleator, R. E. Tarjan, "A
-// data structure for dynamic trees", 1983: heavy paths).
+// A token is the sequence that introduced it, and its depth; a sequence is the path of its tokens.
+// Sequence i shares its first shared_prefixes[i] tokens with the path of shared_with[i] and
+// introduces the others. A path could have as many intervals as there are sequences, if each shares
+// almost all with the one before. So the tokens along the path that most sequences follow are one
+// interval: a strand. Paths then have O(log n) intervals (D. D. Sleator, R. E. Tarjan, "A data
+// structure for dynamic trees", 1983: heavy paths).
 class SharedPaths {
  public:
   // Tokens from .. to - 1 of the strand of this number, below strands().
@@ -31,8 +31,8 @@ class SharedPaths {
     friend bool operator==(const Interval&, const Interval&) = default;
   };
 
-  // Internal if the manifest says of prefixes what it may not, or `options` do not go with them.
-  // Linear memory, O(n log n).
+  // Internal if the manifest's prefixes are invalid, or can't be combined with `options`. Linear
+  // memory, O(n log n).
   static absl::StatusOr<SharedPaths> Create(const Manifest& manifest, const PlanOptions& options);
 
   // From now on sequence k is the one at the k-th of these positions in the manifest.
@@ -42,7 +42,7 @@ class SharedPaths {
   bool SomeShare() const;
 
   // The intervals of the first `length` tokens of a sequence, from its first token on; `length` is
-  // at most its own. Whoever enters a strand does so at the same token of it.
+  // at most its own. All paths enter a strand at the same token.
   void Read(uint32_t sequence, uint32_t length, std::vector<Interval>& path) const;
 
   size_t strands() const { return 2 * begins_.size(); }
@@ -50,21 +50,21 @@ class SharedPaths {
  private:
   SharedPaths() = default;
 
-  // Who introduced token depth - 1 of a sequence, which has that many.
+  // Who introduced token depth - 1 of a sequence of at least `depth` tokens.
   uint32_t OwnerOf(uint32_t sequence, uint32_t depth) const;
   void FindOwners(std::span<const uint32_t> prefixes, std::span<const uint32_t> with);
   void FindStrands();
 
   std::vector<uint32_t> lengths_;
   std::vector<uint32_t> positions_;
-  // Where the tokens that a sequence introduces begin, and who introduced the one before; itself,
+  // Where the tokens that a sequence introduces begin, and who introduced the token before; itself
   // if there is none.
   std::vector<uint32_t> begins_;
   std::vector<uint32_t> owners_;
-  // One of the owners further up, or of the owner itself.
+  // An owner further up, or the owner.
   std::vector<uint32_t> jumps_;
-  // The one to which the strand of a sequence goes over, which is first in its strand if it is
-  // nobody's; a sequence without one has itself here.
+  // The sequence with which the strand of a sequence goes on, or the sequence itself; and the first
+  // of its strand.
   std::vector<uint32_t> heirs_;
   std::vector<uint32_t> firsts_;
 };
@@ -73,7 +73,7 @@ class SharedPaths {
 uint32_t InCommon(std::span<const SharedPaths::Interval> a,
                   std::span<const SharedPaths::Interval> b);
 
-// The union of paths: of each strand what the longest of them takes.
+// The union of paths: in each strand the longest part of any path.
 class PathUnion {
  public:
   explicit PathUnion(const SharedPaths& paths)
@@ -91,7 +91,7 @@ class PathUnion {
   double squares() const { return squares_; }
 
  private:
-  // By strand, how far it is taken, and in which round.
+  // By strand, how far it reaches, and in which round.
   std::vector<uint32_t> reached_;
   std::vector<uint64_t> added_;
   uint64_t round_ = 1;

@@ -1,4 +1,4 @@
-// What a mini-batch takes, rank by rank: the checker's own model of time.
+// The time of a mini-batch, rank by rank: the checker's own model of time.
 
 #ifndef BATCHPLAN_SERVER_CHECKER_STEP_EVENTS_H_
 #define BATCHPLAN_SERVER_CHECKER_STEP_EVENTS_H_
@@ -10,7 +10,7 @@
 
 namespace batchplan::checker {
 
-// A micro-batch on ranks [rank, rank + ranks), which it takes so long.
+// A micro-batch on ranks [rank, rank + ranks), and its cost on each.
 struct TimedMicrobatch {
   size_t rank = 0;
   size_t ranks = 1;
@@ -20,14 +20,14 @@ struct TimedMicrobatch {
 
 struct StepTime {
   double time = 0;
-  // Of that, on pipelines, how long the busiest stage of the slowest ranks works; two numbers where
-  // several are as slow.
+  // On pipelines, how long the busiest stage of the slowest rank works; the least and the most if
+  // several ranks are equally slow.
   double least_stage_work = 0;
   double most_stage_work = 0;
 };
 
-// Of one mini-batch of `slots` slots on `ranks` ranks, each slot's micro-batches in any order,
-// those of a rank in that of its slots.
+// The time of one mini-batch of `slots` slots on `ranks` ranks. The micro-batches of a slot may be
+// in any order; those of a rank are in the order of its slots.
 StepTime StepTimeOf(const PassUnderCheck& pass, std::span<const TimedMicrobatch> microbatches,
                     size_t ranks, size_t slots);
 

@@ -14,9 +14,9 @@ namespace batchplan {
 namespace {
 
 constexpr double kMemory = 1 - 1.0 / 2048;
-// By how much the recent samples' own fit must be better before it replaces the sums: the squares
-// of so many scales. Three coefficients of its own are worth three by chance, and a straggler that
-// it happens to meet sixteen.
+// By how much the recent samples' own fit must be better before it replaces the sums, in squared
+// scales. By chance, three coefficients of its own gain three, and a straggler that it happens to
+// meet sixteen.
 constexpr double kChange = 48;
 // Sums of a size that weigh less are forgotten: the last of a single row that came 14,000 ago.
 constexpr double kLeastWeight = 1e-3;
@@ -205,7 +205,7 @@ std::vector<double> SizesOf(std::span<const TimingSample> samples) {
   return sizes;
 }
 
-// The costs of `model`, with so many loads, and how well it fits `samples`.
+// The costs of `model`, which has `loads` loads, and how well it fits `samples`.
 FittedCosts CostsBy(const RobustFit& model, size_t loads, std::span<const TimingSample> samples) {
   double squares = 0;
   double measured = 0;

@@ -1,4 +1,4 @@
-// All that is fitted for one job: its costs, its memory, and which reports are in.
+// All that is fitted for one job: its costs, its memory, and the reports that are in.
 //
 //   absl::Status valid = report.Validate();
 //   if (AddReport(report, fit)) ... store SerializeFit(fit) ...
@@ -11,7 +11,7 @@
 // entries; at the end a hash of all before it. Versions differ where the layout or the meaning
 // does: version 1 has no numbers of sequences; version 2 no sizes of context-parallel groups, all
 // of which are 1; version 3 no sums by size and no exchange; version 4 no loads. A fit is written
-// in the first version that has all that is in it, which servers that know no later one read.
+// in the first version that has all its content, so that older servers can read it.
 
 #ifndef BATCHPLAN_SERVER_FITTING_JOB_FIT_H_
 #define BATCHPLAN_SERVER_FITTING_JOB_FIT_H_
@@ -34,7 +34,7 @@ FittedCosts CostsOf(const StepReport& report);
 
 inline constexpr size_t kSeenReports = 256;
 
-// The hashes of the latest reports, so that one that is sent again is not counted twice. A value.
+// The hashes of the latest reports, so that a report that is sent twice counts once. A value.
 struct SeenReports {
   // In order, the latest last.
   std::vector<uint64_t> hashes;
@@ -50,23 +50,23 @@ struct JobFit {
   friend bool operator==(const JobFit&, const JobFit&) = default;
 };
 
-// Folds a valid report in. Its loads may be in any order; where they have other names than those of
-// the last report that had micro-batches with sequences, what loads cost is fitted anew. False,
-// changing nothing, if it has no micro-batches or is one of the latest kSeenReports. Reports are
-// the same if step and micro-batches are, to the last bit, wherever these ran: two workers' never
-// are, as long as they measure.
+// Folds a valid report in. Its loads may be in any order; if their names differ from those of the
+// last report that had micro-batches with sequences, the costs of loads are fitted anew. False,
+// changing nothing, if it has no micro-batches or is one of the latest kSeenReports. Two reports
+// are the same if step and micro-batches are, to the last bit, wherever these ran; measured reports
+// of two workers never are.
 bool AddReport(const StepReport& report, JobFit& fit);
 
-// The latest; all before it are read too.
+// The latest version; earlier ones are read too.
 inline constexpr uint32_t kFitStateVersion = 5;
-// What a state takes at most.
+// The most bytes of a state.
 inline constexpr size_t kMaxFitStateBytes = 28672;
 
 std::string SerializeFit(const JobFit& fit);
 
-// The fit that `state` was made of; an empty one for no bytes. Where a state without sums by size
-// has samples of several sizes, its sums are started anew. Unimplemented for the state of
-// a later version; DataLoss for bytes that are no state, or that no fit has.
+// The fit that was written as `state`; an empty fit for no bytes. If a state without sums by size
+// has samples of several sizes, its sums start anew. Unimplemented for the state of a later
+// version; DataLoss for bytes that are no state of a fit.
 absl::StatusOr<JobFit> ParseFit(absl::string_view state);
 
 }  // namespace batchplan

@@ -7,7 +7,7 @@
 
 namespace batchplan {
 
-// Of at least one value; of an even number of them, the larger of the two in the middle. Linear
+// The median of at least one value; of an even number, the larger of the two in the middle. Linear
 // time.
 inline double Median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

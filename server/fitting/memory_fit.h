@@ -1,14 +1,14 @@
-// How many tokens a micro-batch may have, from the peak memory of those that ran.
+// How many tokens a micro-batch may have, fitted from peak memory.
 //
 //   MemoryFit fit;
 //   AddPeak(tokens, peak_bytes, fit);
 //   uint32_t budget = SuggestTokens(fit, 80'000'000'000);   // 0: not known
 //
-// Peak memory is taken to be a constant and a share for each token, as it is with attention that
-// keeps no square matrix; a peak is the micro-batch's own, that is, the allocator's counter is
-// reset before it. Kept are, for each class of token counts of one sixteenth of an octave, the
-// extremes of tokens and of bytes; those of the classes with most tokens, should there be more than
-// kPeakClasses. Samples are forgotten in generations: after the next kPeakGeneration of them at the
+// Peak memory is modelled as a constant plus a share for each token, which holds with attention
+// that keeps no square matrix. A peak must be the micro-batch's own: the allocator's counter is
+// reset before it. Token counts are grouped into classes of one sixteenth of an octave; for each
+// class the extremes of tokens and of bytes are kept, for the kPeakClasses classes with most
+// tokens. Samples are forgotten in generations: after the next kPeakGeneration samples at the
 // earliest and twice as many at the latest.
 //
 // A value of up to 5 KiB. AddPeak is O(classes), SuggestTokens O(classes^2): some 100 microseconds
@@ -52,15 +52,15 @@ void AddPeak(uint64_t tokens, uint64_t peak_bytes, MemoryFit& fit);
 // The most tokens whose peak is at most `limit_bytes` by an envelope over all samples kept: the
 // median of the slopes between any two (H. Theil, 1950; P. K. Sen, "Estimates of the regression
 // coefficient based on Kendall's tau", JASA 63, 1968), raised until no sample lies above it; or the
-// most tokens seen to fit, if none of fewer did not. No micro-batch kept that took more than the
-// limit has so few tokens. At most a quarter above the most tokens seen, and there by the slope
-// only if samples from a factor of two in tokens lie within 5 % of the line, else in proportion to
-// the tokens, which no constant share makes too much.
+// most tokens seen to fit, if no fewer tokens were seen not to fit. No kept micro-batch above the
+// limit has so few tokens. At most a quarter above the most tokens seen. Beyond these it goes by
+// the slope only if samples over a factor of two in tokens lie within 5 % of the line, else in
+// proportion to the tokens, which is safe whatever the constant.
 //
 // 0 if no peak is known, or if even the fewest tokens seen are above the limit.
 uint32_t SuggestTokens(const MemoryFit& fit, uint64_t limit_bytes);
 
-// The class that `tokens` belong to: rises with them, below 1024.
+// The class of `tokens`: below 1024, rising with tokens.
 uint32_t PeakClassOf(uint64_t tokens);
 
 }  // namespace batchplan

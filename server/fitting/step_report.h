@@ -1,4 +1,4 @@
-// What a worker reports of a step.
+// A worker's report of a step.
 //
 // Plain values. Validate() takes time linear in the micro-batches.
 
@@ -17,7 +17,7 @@ namespace batchplan {
 
 inline constexpr size_t kMaxReportedMicrobatches = 65536;
 inline constexpr uint64_t kMaxReportedTokens = 4294967295;
-// A microsecond, and a day: what lies outside was not measured.
+// A microsecond, and a day: values outside were not measured.
 inline constexpr double kMinReportedMilliseconds = 0.001;
 inline constexpr double kMaxReportedMilliseconds = 86'400'000;
 // 1 PiB.
@@ -26,12 +26,12 @@ inline constexpr uint32_t kMaxReportedRanks = 65536;
 inline constexpr uint32_t kMaxReportedContextParallel = 65536;
 inline constexpr size_t kMaxReportedLoads = 8;
 inline constexpr size_t kMaxReportedLoadName = 64;
-// What a micro-batch has of a load, if anything.
+// The limits of a load's value that is not 0.
 inline constexpr double kMinReportedLoad = 1e-20;
 inline constexpr double kMaxReportedLoad = 1e30;
 
 struct ReportedMicrobatch {
-  // Of whole sequences, whatever part of them one rank of a context-parallel group has.
+  // Sums over whole sequences, whatever part of them one rank of a context-parallel group has.
   uint64_t tokens = 0;
   uint64_t tokens_squared = 0;
   double milliseconds = 0;
@@ -39,19 +39,19 @@ struct ReportedMicrobatch {
   uint64_t peak_bytes = 0;
   // 0: not said.
   uint64_t sequences = 0;
-  // Where it ran, as in a plan; unset where that is not said.
+  // Where it ran, as in a plan; unset if not said.
   std::optional<uint32_t> rank = std::nullopt;
   // Within its rank and mini-batch.
   std::optional<uint32_t> slot = std::nullopt;
   uint32_t mini_batch = 0;
   // The ranks of the group that computed it.
   uint32_t context_parallel = 1;
-  // The part of the model that took `milliseconds`: 1 / stages of one stage of a pipeline.
+  // The part of the model that ran for `milliseconds`: 1 / stages for one stage of a pipeline.
   double model_share = 1;
-  // Of each of StepReport.loads.
+  // One value for each of StepReport.loads.
   std::vector<double> loads = {};
 
-  // Nothing was computed, and it stands for its place alone.
+  // Whether nothing was computed: it only holds a place.
   bool empty() const { return tokens == 0; }
 };
 
@@ -61,11 +61,11 @@ struct StepReport {
   std::vector<ReportedMicrobatch> microbatches;
   // 0: not known.
   double predicted_milliseconds = 0;
-  // Ranks meet after each mini-batch alone, and not after each micro-batch.
+  // Whether ranks meet once a mini-batch, and not after each micro-batch.
   bool accumulated = false;
   // 0: not known.
   uint32_t data_parallel = 0;
-  // What is measured beside tokens, by name; as many in each micro-batch.
+  // The names of the loads of each micro-batch.
   std::vector<std::string> loads = {};
 
   // InvalidArgument, naming the field as the wire does, its value and the limit.

@@ -1,12 +1,11 @@
-// HTML pages about plans that stand alone: style, script and data in one file, nothing loaded from
-// anywhere; and the one of them that shows a plan, the picture of ranks over time with the figures
-// beside it.
+// Self-contained HTML pages about plans: style, script and data in one file; and the page of one
+// plan, which shows ranks over time with the figures beside it.
 //
 //   absl::StatusOr<std::string> html =
 //       PlanPage(request, options, response, {.where = "in process"});
 //
-// A page is a template with one marked place. What differs between two pages of a kind is JSON,
-// which goes there; the page's own script reads it and draws.
+// A page is a template with one marked place for its data, which is JSON; the page's script reads
+// it and draws.
 
 #ifndef BATCHPLAN_SERVER_PAGES_PLAN_PAGE_H_
 #define BATCHPLAN_SERVER_PAGES_PLAN_PAGE_H_
@@ -27,8 +26,8 @@ struct PageData {
   std::string json;
 };
 
-// `page` with `data` in its marked place. Whatever strings the JSON holds, they stay data: no text
-// in them ends the element that they stand in, or begins another.
+// `page` with `data` in its marked place. Strings in the JSON stay data: no text in them ends their
+// element or begins another.
 std::string FillPage(absl::string_view page, const std::vector<PageData>& data);
 
 struct PlanOrigin {
@@ -38,15 +37,15 @@ struct PlanOrigin {
   bool verified = false;
 };
 
-// The request without its manifest, whose lengths the plan has too, and with what it left to
-// defaults and preset where a page's script depends on it: topology, pipeline, synchronization, and
-// which layout each pass has. `options` are the request's, complete.
+// The request without its manifest, whose lengths the plan has too, but with the defaults and
+// presets that a page's script depends on: topology, pipeline, synchronization, and the layout of
+// each pass. `options` are the request's, complete.
 v1::PlanBatchRequest ShownRequest(const v1::PlanBatchRequest& request, const PlanOptions& options);
 
-// What the scripts of the pages draw a plan from (plan_view.js, and those that it needs): its
-// "request", "response" and "origin", about 12 bytes a sequence. The scripts trust the
-// arrays that they are given: the response must be a plan for the request. Internal if a message
-// can't be written as JSON, which a valid one can.
+// The data from which the pages' scripts (plan_view.js and others) draw a plan: its "request",
+// "response" and "origin", about 12 bytes a sequence. The scripts trust their arrays: the response
+// must be a plan for the request. Internal if a message can't be written as JSON, as only an
+// invalid one can't.
 absl::StatusOr<std::vector<PageData>> PlanData(const v1::PlanBatchRequest& request,
                                                const PlanOptions& options,
                                                const v1::PlanBatchResponse& response,
@@ -55,7 +54,7 @@ absl::StatusOr<std::vector<PageData>> PlanData(const v1::PlanBatchRequest& reque
 // The page of one plan, complete but for its data.
 absl::string_view PlanPageTemplate();
 
-// One HTML file that needs nothing else, about 12 bytes a sequence. Arguments as for PlanData.
+// The page as one self-contained HTML file, about 12 bytes a sequence. Arguments as for PlanData.
 absl::StatusOr<std::string> PlanPage(const v1::PlanBatchRequest& request,
                                      const PlanOptions& options,
                                      const v1::PlanBatchResponse& response,

@@ -60,7 +60,7 @@ absl::Status CheckManifest(const Manifest& manifest, const MiniBatching& mini_ba
   return absl::OkStatus();
 }
 
-// What sequences share is laid in packed rows of ranks alone.
+// Shared prefixes are for packed rows of ranks only.
 absl::Status CheckSharing(const Manifest& manifest, const PlanOptions& options) {
   if (manifest.shared_prefixes.empty()) return absl::OkStatus();
   if (options.topology.dynamic_context) {

@@ -8,10 +8,10 @@
 //
 // A pure function: the same arguments give the same plan on every machine, compiler and thread.
 // It takes no locks, starts no threads and keeps no state, so any number may run at once. One
-// million sequences need half a second to two seconds, six where they share, and some hundred
-// bytes each. All searches of a request share one allowance (request/allowance.h), however many
-// mini-batches and passes it has. A stop is seen within a tenth of a second up to some millions
-// of sequences, also within a packing and while passes are set up.
+// million sequences take half a second to two seconds, or six if they share prefixes, and some
+// hundred bytes each. All searches of a request share one allowance (request/allowance.h), however
+// many mini-batches and passes it has. A stop is seen within a tenth of a second up to some
+// millions of sequences, also within a packing and while passes are set up.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_MAKE_PLAN_H_
 #define BATCHPLAN_SERVER_PLANNER_MAKE_PLAN_H_

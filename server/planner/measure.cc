@@ -19,8 +19,8 @@ namespace {
 // Micro-batches from one look for a stop to the next.
 constexpr size_t kMicrobatchesPerLook = 1024;
 
-// A sum of costs. Of ranks it is rounded once, of groups term by term: published metrics have these
-// bits.
+// A sum of costs: rounded once for ranks, term by term for groups. Published metrics depend on
+// these bits.
 struct CostSum {
   void Add(Cost cost) {
     exact += cost;
@@ -36,22 +36,22 @@ struct CostSum {
 
 // What one micro-batch holds.
 struct Microbatch {
-  // That share it; 1 where sizes don't differ.
+  // The ranks that share it; 1 if sizes don't differ.
   uint32_t ranks = 1;
   uint64_t true_tokens = 0;
-  // Of its sequences, without those that stand in the row already.
+  // Tokens of its sequences, each shared prefix once.
   uint64_t laid_tokens = 0;
   uint64_t aligned_tokens = 0;
   uint64_t scheduled_tokens = 0;
-  // Tokens of the row beyond the budget, of a sequence that is longer and so runs alone.
+  // Tokens of the row beyond the budget, for a longer sequence, which runs alone.
   uint64_t above_budget = 0;
   // On each of its ranks, as scheduled.
   Cost cost = 0;
 };
 
 // Micro-batch m of the plan. Adds the cost of its sequences without exchange to `computation`.
-// Where sequences share, a row lays the tokens that stand in it not yet, and computes no sequence
-// twice; what all of them cost without exchange is then not the sum over micro-batches.
+// If sequences share prefixes, a row lays only the tokens that are not yet in it. The cost of all
+// sequences without exchange is then not the sum over micro-batches.
 Microbatch MicrobatchOf(const Pass& pass, const PassPlan& plan, size_t m, CostSum& computation) {
   Microbatch microbatch;
   if (pass.sizes_differ()) microbatch.ranks = plan.context_sizes[m];
@@ -62,7 +62,7 @@ Microbatch MicrobatchOf(const Pass& pass, const PassPlan& plan, size_t m, CostSu
   const uint32_t least_multiple = pass.length_multiple();
   Cost sequences = 0;
   for (uint32_t i = plan.microbatch_offsets[m]; i < plan.microbatch_offsets[m + 1]; ++i) {
-    // The plan has its lengths one behind the other, where the pass has them by sequence.
+    // The plan's lengths are read in order, the pass's at random.
     const uint32_t length = plan.sequence_lengths[i];
     const SequenceIndex sequence(plan.sequence_index[i]);
     if (!plan.shared_tokens.empty()) {
@@ -109,7 +109,7 @@ double FilledOf(const Pass& pass, const Microbatch& microbatch) {
          static_cast<double>(budget);
 }
 
-// What the metrics of imbalance call a rank.
+// The number of ranks in metrics of imbalance.
 uint32_t MeasuredRanks(const Pass& pass) {
   return pass.sizes_differ() ? pass.pool() : pass.ranks();
 }
@@ -126,7 +126,7 @@ struct Totals {
   CostSum busiest_cost;
   CostSum ranks_cost;
   std::vector<double> filled;
-  // Of sequences that run alone because they are above the budget.
+  // Sequences that run alone because they exceed the budget.
   uint64_t alone = 0;
   uint64_t alone_tokens = 0;
   uint64_t above_budget = 0;
@@ -135,7 +135,7 @@ struct Totals {
   uint64_t ideal_slots = 0;
 };
 
-// What the ranks have in one mini-batch, each as its difference to the rank before it.
+// The loads of ranks in one mini-batch, each as the difference to the rank before.
 struct RankLoads {
   explicit RankLoads(uint32_t ranks) : tokens(ranks + size_t{1}, 0), costs(ranks + size_t{1}, 0) {}
 
@@ -148,7 +148,7 @@ struct RankLoads {
     costs[end] -= microbatch.cost;
   }
 
-  // What each rank's micro-batches cost in a phase, slot s of rank r at r * slots + s.
+  // Adds the costs of a phase, those of slot s of rank r at r * slots + s.
   void AddCosts(std::span<const Cost> phase, uint32_t slots) {
     for (size_t m = 0; m < phase.size(); ++m) {
       costs[m / slots] += phase[m];
@@ -236,7 +236,7 @@ std::pair<size_t, StepDuration> AddMiniBatch(const Pass& pass, const PassPlan& p
   return {m, step};
 }
 
-// Adds what is unique in the mini-batch of micro-batches begin .. end - 1.
+// Adds the unique tokens and cost of the mini-batch of micro-batches begin .. end - 1.
 void AddUnique(const Pass& pass, const PassPlan& plan, size_t begin, size_t end,
                PlanMetrics& metrics, Totals& totals) {
   std::vector<SequenceIndex> sequences;
@@ -248,7 +248,8 @@ void AddUnique(const Pass& pass, const PassPlan& plan, size_t begin, size_t end,
   totals.computation.Add(unique.computation);
 }
 
-// The bound to publish beside the predicted time and the ideal one, which is a bound too.
+// The bound to publish: at least the ideal time, which is a bound too, and not above the predicted
+// time.
 double LowerBound(const Pass& pass, double bound, const PlanMetrics& metrics) {
   if (!pass.sizes_differ() && pass.pipeline() == nullptr) return bound;
   // Sums of doubles in other orders, and of integers in other scales, differ by their rounding.
@@ -331,7 +332,7 @@ void Measure(const Manifest& manifest, const Pass& pass, std::span<const MiniBat
   metrics.aligned_bin_utilization = static_cast<double>(metrics.aligned_tokens) / room;
   metrics.waste_ratio = 1 - metrics.bin_utilization;
   metrics.bin_balance = BinBalance(totals.filled);
-  // In micro-batches, or, of a pool, in slots.
+  // Counted in micro-batches, for a pool in slots.
   const uint64_t unit = pass.sizes_differ() ? slot_room : budget;
   const uint64_t fewest_by_volume =
       totals.alone + (totals.laid_tokens - totals.alone_tokens + unit - 1) / unit;
@@ -353,7 +354,7 @@ void Measure(const Manifest& manifest, const Pass& pass, std::span<const MiniBat
   metrics.lower_bound_step_time =
       LowerBound(pass, pass.cost().ToUnits(totals.bound.Of(pass)), metrics);
   if (is_pipeline && totals.makespan > 0) {
-    // Rounded, it may be a little below 0.
+    // Rounding may bring it a little below 0.
     metrics.pipeline_bubble = std::max(0.0, 1 - totals.pipeline_work / totals.makespan);
   }
   metrics.step_efficiency =

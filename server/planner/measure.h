@@ -14,13 +14,14 @@
 
 namespace batchplan {
 
-// Writes the metrics of `plan`, whose arrays are complete, and into its decisions the fewest slots
-// and the step time of those that each mini-batch has. `bounds` has one entry a mini-batch.
+// Writes the metrics of `plan`, whose arrays are complete. Adds to the decision of each mini-batch
+// its fewest slots, and the step time of the slots that it has. `bounds` has one entry a
+// mini-batch.
 //
-// Where sizes differ, the ranks of a metric are those of the pool. A rank has its group's tokens
-// over the ranks of the group, and the cost of its group. A group's row is filled in comparison to
-// its part of the budget, ranks * max_tokens_per_microbatch / context_parallel, which over a slot
-// adds up to data_parallel * max_tokens_per_microbatch.
+// If sizes differ, the ranks of a metric are those of the pool. A rank has the cost of its group,
+// and the group's tokens divided by the group's ranks. Utilization compares a group's row with the
+// group's part of the budget, ranks * max_tokens_per_microbatch / context_parallel; over a slot
+// these parts add up to data_parallel * max_tokens_per_microbatch.
 //
 // O(n), and on pipelines one simulation of each rank, or of each part of the pool. Any metrics once
 // a stop is requested.
@@ -30,8 +31,8 @@ void Measure(const Manifest& manifest, const Pass& pass, std::span<const MiniBat
 // Writes the metrics of what is trained and what waits, of a pass whose arrays are complete.
 void MeasureTaken(const Manifest& manifest, std::span<const uint32_t> deferred, PassPlan& plan);
 
-// PlanMetrics.bin_balance: 1 - s/mean, s the sample standard deviation (n - 1), of how full the
-// micro-batches that are not empty are, in true tokens of the budget; 1 for a single one.
+// PlanMetrics.bin_balance: 1 - s/mean of how full the non-empty micro-batches are, in true tokens
+// of the budget, with s the sample standard deviation (n - 1); 1 for a single one.
 double BinBalance(std::span<const double> filled);
 
 }  // namespace batchplan

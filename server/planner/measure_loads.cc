@@ -50,7 +50,7 @@ double LoadMeasure::TimeOf(const LoadPhase& phase, std::span<const Cost> costs,
                            uint32_t slots) const {
   Cost time = 0;
   if (phase.dealt) {
-    // All ranks take as long.
+    // All ranks have the same time.
     for (size_t slot = 0; slot < slots; ++slot) time += costs[slot];
   } else {
     time = pass_.clock().Of(TimedRanks(costs, pass_.ranks())).time;

@@ -38,10 +38,10 @@ class LoadMeasure {
     double separate_time = 0;
   };
 
-  // What each micro-batch has of the load; of a dealt one what its rank has of the slot.
+  // Each micro-batch's part of the load; of a dealt load, what its rank computes in the slot.
   std::vector<double> ValuesOf(size_t load, const SequenceLists& microbatches,
                                uint32_t slots) const;
-  // What a load that is separate takes where phases add up.
+  // The time of a separate load where phases add up.
   double AddedUp(size_t load) const;
   double TimeOf(const LoadPhase& phase, std::span<const Cost> costs, uint32_t slots) const;
 

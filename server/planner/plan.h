@@ -79,8 +79,8 @@ struct PassPlan {
   PlanMetrics metrics;
   // One a mini-batch, of the first kMostDecisions.
   std::vector<MiniBatchDecision> decisions = {};
-  // Parallel to sequence_index, the first tokens of each sequence that stand in the row already;
-  // empty where nothing may be shared.
+  // Parallel to sequence_index: how many first tokens of the sequence are in the row already; empty
+  // if nothing may be shared.
   std::vector<uint32_t> shared_tokens = {};
   // One a dealt load. It follows from all the above.
   std::vector<LoadRanks> item_ranks = {};
@@ -91,12 +91,9 @@ struct Plan {
   std::vector<ExcludedSequence> excluded;  // ascending by index
   // With a selection, the positions that wait, ascending.
   std::vector<uint32_t> deferred = {};
-  // SHA-256, in hexadecimal, of every pass's sequence_index, microbatch_offsets,
-  // microbatches_per_rank and row_widths, of shared_tokens and context_sizes where there are any,
-  // of what is excluded and of what is deferred. Of plans that one request and one version of the
-  // planner made it is equal exactly when they are. It does not cover the sequences' lengths, the
-  // length multiple, names, metrics or decisions: requests that differ in those alone can have one
-  // fingerprint.
+  // Fingerprint(). For plans that one version of the planner made of one request, fingerprints are
+  // equal exactly if the plans are. Requests that differ only in what it does not cover can have
+  // one fingerprint.
   std::string fingerprint;
   CostModel cost_model_used;
 };
@@ -105,8 +102,8 @@ struct Plan {
 // sequence_index, microbatch_offsets, microbatches_per_rank, row_widths and, where there are any,
 // shared_tokens and context_sizes, each as a uint64 count and its uint32 values; then the excluded
 // list the same way, three values an entry, and what is deferred, if anything, like the arrays.
-// Lengths, length multiples, names, metrics and decisions are not in it. Once a stop is requested
-// it ends soon, with digits that are of no use.
+// It does not cover the sequences' lengths, length multiples, names, metrics and decisions. Once a
+// stop is requested it ends soon with useless digits.
 std::string Fingerprint(const Plan& plan, const std::stop_token& stop = {});
 
 }  // namespace batchplan

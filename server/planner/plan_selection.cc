@@ -34,20 +34,21 @@ uint64_t SizeOf(const absl::StatusOr<Plan>& plan, uint64_t sequences) {
   return size;
 }
 
-// How many choices are planned beside first in, first out. `size` is that of its plan, times the
-// stages. It is a limit because much of the work of planning is on no allowance.
+// How many choices are planned beside first in, first out. `size` is that of the latter's plan,
+// times the stages. Limited, because much of the work of planning is on no allowance.
 size_t PlannedChoices(Effort effort, uint64_t size) {
   const size_t most = effort == Effort::kThorough ? 64 : effort == Effort::kDefault ? 32 : 1;
   return std::clamp<size_t>(1500 / size, 1, most);
 }
 
-// Choices are planned until their ticks come to those of first in, first out, and at least to this.
+// Choices are planned until their ticks reach those of first in, first out, and at least this
+// number.
 uint64_t PlannedTicks(Effort effort) {
   return effort == Effort::kThorough ? 400'000'000 : 40'000'000;
 }
 
-// How often a step may be estimated, if each estimate costs `ticks_each`: at least a few times,
-// unless an estimate costs very much.
+// How many estimates are made if each costs `ticks_each`: at least a few, unless they are very
+// dear.
 uint64_t Evaluations(Effort effort, uint64_t ticks_each) {
   constexpr uint64_t kMostTicks = 400'000'000;
   const uint64_t ticks = effort == Effort::kFast       ? 10'000'000
@@ -66,7 +67,8 @@ std::vector<Value> At(std::span<const Value> values, std::span<const SequenceInd
   return at;
 }
 
-// A plan of these sequences, ascending, as if they were the manifest; positions are the manifest's.
+// A plan of these sequences, ascending, as if they were the manifest; its positions are the
+// manifest's.
 absl::StatusOr<Plan> PlanTaken(const Manifest& manifest, const PlanOptions& options,
                                const PassLimits& limits, const SharedPrefixes& prefixes,
                                std::span<const SequenceIndex> taken, const Allowance& allowance) {
@@ -112,7 +114,7 @@ double RatioOf(const Plan& plan) {
   return ideal == 0 ? 1 : predicted / ideal;
 }
 
-// Completes a plan of `taken`: what waits, and what the pool excludes.
+// Completes a plan of `taken` with the deferred and the excluded sequences.
 void Complete(const WaitingPool& pool, std::span<const SequenceIndex> taken, Plan& plan) {
   std::vector<SequenceIndex> all(pool.units().all().begin(), pool.units().all().end());
   std::ranges::sort(all);
@@ -128,7 +130,7 @@ void Complete(const WaitingPool& pool, std::span<const SequenceIndex> taken, Pla
   std::ranges::sort(plan.excluded, {}, &ExcludedSequence::index);
 }
 
-// By unit: its cost and that of its longest sequence, each on one rank.
+// By unit: its cost, and that of its longest sequence, each on one rank.
 struct UnitCosts {
   std::vector<double> all;
   std::vector<double> longest;
@@ -197,8 +199,8 @@ struct TakenPlan {
   std::vector<SequenceIndex> taken;
 };
 
-// The best plan at one effort, of first in, first out and of the other choices. Each of the two may
-// spend what the effort allows and `request` has left.
+// The best plan at one effort: of first in, first out, and of the other choices. Each of the two
+// parts may spend what the effort allows and `request` has left.
 TakenPlan PlanBestChoice(const Manifest& manifest, const PlanOptions& options,
                          const PassLimits& limits, const SharedPrefixes& prefixes,
                          const Loads& loads, const WaitingPool& pool, const Allowance& request) {
@@ -208,8 +210,8 @@ TakenPlan PlanBestChoice(const Manifest& manifest, const PlanOptions& options,
   const Allowance first(std::min(ticks, request.left()), stop, kReserve / 4);
   absl::StatusOr<Plan> best = PlanTaken(manifest, options, limits, prefixes, taken, first);
   request.Spend(first.used());
-  // Other choices are planned only if one plan does not take long: its greedy work is small, and it
-  // left something to spend.
+  // Other choices are planned only if one plan is quick: its greedy work is small, and it left
+  // something to spend.
   std::vector<std::vector<SequenceIndex>> choices;
   if (GreedyTicks(taken.size(), options.passes.size()) <= kGreedyOnTop && !request.spent()) {
     choices = BetterChoices(manifest, options, limits, prefixes, loads, pool, best, request);
@@ -227,8 +229,8 @@ TakenPlan PlanBestChoice(const Manifest& manifest, const PlanOptions& options,
   return {std::move(best), std::move(taken)};
 }
 
-// The best plan of an effort and all lower ones; if they find none, the first that a higher one
-// finds. All of them share the allowance of the request.
+// The best plan of an effort and all lower ones; if they find none, the first that a higher effort
+// finds. All share the allowance of the request.
 TakenPlan PlanOfAnyEffort(const Manifest& manifest, const PlanOptions& options,
                           const PassLimits& limits, const SharedPrefixes& prefixes,
                           const Loads& loads, const WaitingPool& pool, const Allowance& request) {
@@ -274,7 +276,7 @@ absl::StatusOr<Plan> PlanSelection(const Manifest& manifest, const PlanOptions& 
   const absl::StatusOr<WaitingPool> pool =
       WaitingPool::Create(manifest, options, loads, limits.longest, allowance.stop());
   if (!pool.ok()) return pool.status();
-  // What sequences share is cut where they are.
+  // Shared prefixes are truncated with their sequences.
   const SharedPrefixes prefixes(manifest, options.overlong == OverlongPolicy::kTruncate
                                               ? limits.longest.length
                                               : std::numeric_limits<uint32_t>::max());

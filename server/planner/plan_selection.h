@@ -12,14 +12,13 @@
 
 namespace batchplan {
 
-// Like PlanWhole, but plans only the sequences that options.selection takes; the others are
-// `deferred`.
+// PlanWhole of the sequences that options.selection takes; the others are `deferred`.
 //
-// Plans first in, first out and the most promising of the other choices that the selection allows.
-// The plan with the least predicted over ideal step time is the answer, of equal ones the first.
-// The choices of lower efforts are planned too, so that more effort is never slower; with many
-// sequences they are not. If no choice has a plan, those of higher efforts are planned, so that the
-// effort does not decide whether there is one. All of this is spent from `allowance`.
+// Plans the choice of first in, first out and the most promising other choices that the selection
+// allows. The answer is the plan with the least predicted over ideal step time, of equal ones the
+// first. The choices of lower efforts are planned too, except with many sequences, so that more
+// effort is never slower. If no choice has a plan, those of higher efforts are planned, so that the
+// effort does not decide whether there is a plan. All of this is spent from `allowance`.
 absl::StatusOr<Plan> PlanSelection(const Manifest& manifest, const PlanOptions& options,
                                    const PassLimits& limits, const Allowance& allowance);
 

@@ -30,7 +30,7 @@
 namespace batchplan {
 namespace {
 
-// Writes a mini-batch's micro-batches behind what the plan has.
+// Appends a mini-batch's micro-batches to the plan.
 void Append(const Pass& pass, const PlannedLengths& planned, const Placement& placement,
             PassPlan& plan) {
   for (size_t m = 0; m < placement.microbatches.size(); ++m) {
@@ -75,9 +75,9 @@ class PassPlans : public PlacementSink {
         instance.options().ignore_mini_batches ? mini_batches_.all() : mini_batches_[mini_batch];
     bounds_[pass].push_back(BoundsOf(instance, sequences, placement, allowance_));
     if (allowance_.stop_requested()) return;
-    // What meets in a slot is dealt together.
+    // The items of a slot are dealt together.
     if (instance.loads().deals_within_limits()) placement.whole_slots = true;
-    // Groups come in the order in which they run.
+    // Groups are already in the order in which they run.
     if (!instance.sizes_differ()) {
       OrderMicrobatches(instance, instance.order(), placement, allowance_);
     }
@@ -111,7 +111,7 @@ class PassPlans : public PlacementSink {
   std::vector<std::vector<MiniBatchBounds>> bounds_;
 };
 
-// The batch of a request, as the passes are planned.
+// The batch of a request, for all passes.
 struct Batch {
   const Manifest& manifest;
   const PlanOptions& options;
@@ -152,8 +152,8 @@ absl::StatusOr<std::vector<PassPlan>> PlanOnSizes(const Batch& batch,
   return measured;
 }
 
-// Plans without the sizes that exchange for too long to be of use. If that is refused, as when a
-// group would stay empty or nothing holds sequences that belong together, plans with all sizes.
+// Plans without the sizes that exchange too much to be of use. If that is refused, because a group
+// would stay empty or no size holds sequences that belong together, plans with all sizes.
 absl::StatusOr<std::vector<PassPlan>> PlanMiniBatches(const Batch& batch, const PassLimits& limits,
                                                       const Allowance& allowance) {
   if (!batch.options.topology.dynamic_context) return PlanOnSizes(batch, limits.sizes, allowance);
@@ -175,7 +175,7 @@ double PredictedStepTime(std::span<const PassPlan> passes) {
   return predicted;
 }
 
-// Writes what is in another mini-batch than its place, by the mini-batches of both.
+// Writes the metrics of delay: which sequences are in another mini-batch than their own.
 void MeasureDelay(const PlanOptions& options, const SequenceLists& places,
                   const SequenceLists& trained, std::vector<PassPlan>& passes) {
   std::vector<std::pair<SequenceIndex, size_t>> of[2];
@@ -202,7 +202,7 @@ void MeasureDelay(const PlanOptions& options, const SequenceLists& places,
   }
 }
 
-// Groups that are counted need not have as many sequences, unless each mini-batch has to divide
+// Counted groups may change places with groups of other sizes, unless each mini-batch must divide
 // among the ranks, or into micro-batches of a multiple.
 DelayTerms DelayTermsOf(const PlanOptions& options) {
   return {.max_delay = options.mini_batches.max_delay,
@@ -210,8 +210,8 @@ DelayTerms DelayTermsOf(const PlanOptions& options) {
                       options.passes.front().sequence_counts != EqualCounts::kExact};
 }
 
-// Plans the mini-batches as they are, and with sequences moved to other ones as far as the options
-// allow. Returns the plan of the shorter step.
+// Plans the mini-batches as they are, and with sequences moved as far as the options allow. Returns
+// the plan of the shorter step.
 absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const PassLimits& limits,
                                                   const Allowance& allowance) {
   // Both plans may spend equally much.
@@ -252,14 +252,14 @@ absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const Pass
   return others;
 }
 
-// Requests of more sequences, of more greedy work, or with more micro-batches to simulate, are
+// Requests of more sequences, of more greedy work, or with more micro-batches to simulate are
 // planned with their own effort alone.
 constexpr uint64_t kMostForLessEffort = 65536;
 constexpr uint64_t kMostGreedyForLessEffort = kGreedyOnTop / 2;
 constexpr uint64_t kMostWorksForLessEffort = uint64_t{1} << 20;
 
-// Whether loads, kinds or multiples of sequences have rows searched that PlaceBalanced does not
-// make.
+// Whether loads, kinds or multiples of sequences need searches for rows, which PlaceBalanced does
+// not do.
 bool HasSearchedRows(const PlanOptions& options) {
   return std::ranges::any_of(options.cost_model.loads, &LoadCost::has_phase) ||
          std::ranges::any_of(options.passes, [](const PassOptions& pass) {
@@ -268,9 +268,9 @@ bool HasSearchedRows(const PlanOptions& options) {
          });
 }
 
-// Whether less effort may come to a shorter step. Searches go further with more effort, but not the
-// same way. Without pipelines, groups that differ, shared prefixes and searched rows, PlaceBalanced
-// (place/place.h) has what the least effort finds among its candidates.
+// Whether less effort may come to a shorter step: searches go further with more effort, but not the
+// same way. Without pipelines, groups that differ in size, shared prefixes and searched rows,
+// PlaceBalanced (place/place.h) has the result of the least effort among its candidates.
 bool MayEndElsewhere(const Manifest& manifest, const PlanOptions& options) {
   const Topology& topology = options.topology;
   const uint64_t sequences = manifest.lengths.size();
@@ -290,17 +290,17 @@ size_t LeadOf(const PlanOptions& options) {
   return lead == options.passes.end() ? 0 : lead - options.passes.begin();
 }
 
-// What plans of one request are compared by: the predicted step time of the leading pass, and then
-// that of all; where mini-batches exchange sequences, of all.
+// How plans of one request compare: by the predicted step time of the leading pass, then of all
+// passes; with max_delay, of all passes.
 std::pair<double, double> TimesOf(const PlanOptions& options, const Plan& plan) {
   const double all = PredictedStepTime(plan.passes);
   if (options.mini_batches.max_delay > 0) return {all, all};
   return {plan.passes[LeadOf(options)].metrics.predicted_step_time, all};
 }
 
-// What another effort tried for the leading pass. Others depend on where that has the sequences.
+// Notes what another effort tried for the leading pass. Other passes depend on the lead's ranks.
 void NoteOtherSlots(const PlanOptions& options, const Plan& other, Plan& plan) {
-  // The mini-batches are others too.
+  // With max_delay the mini-batches differ too.
   if (options.mini_batches.max_delay > 0) return;
   const size_t lead = LeadOf(options);
   const PassPlan& from = other.passes[lead];
@@ -310,7 +310,7 @@ void NoteOtherSlots(const PlanOptions& options, const Plan& other, Plan& plan) {
   }
 }
 
-// With this effort, and where less may come to a shorter step with that too.
+// Plans with this effort, and with the next lower one if that may come to a shorter step.
 absl::StatusOr<Plan> PlanNoSlower(const Manifest& manifest, const PlanOptions& options,
                                   const PassLimits& limits, const Allowance& allowance) {
   if (options.effort == Effort::kFast || !MayEndElsewhere(manifest, options)) {
@@ -335,7 +335,7 @@ absl::StatusOr<Plan> PlanNoSlower(const Manifest& manifest, const PlanOptions& o
 absl::StatusOr<Plan> PlanWhole(const Manifest& manifest, const PlanOptions& options,
                                const PassLimits& limits, const Allowance& allowance) {
   absl::StatusOr<Plan> plan = PlanNoSlower(manifest, options, limits, allowance);
-  // The effort does not decide whether rows within limits are found.
+  // The effort must not decide whether rows within limits are found.
   PlanOptions more = options;
   while (absl::IsInvalidArgument(plan.status()) && HasSearchedRows(options) &&
          more.effort != Effort::kThorough) {
@@ -373,7 +373,7 @@ absl::StatusOr<Plan> PlanAtEffort(const Manifest& manifest, const PlanOptions& o
                        .prefixes = prefixes,
                        .loads = loads,
                        .mini_batches = *mini_batches};
-  // Not where the greedy work of one plan is long by itself.
+  // Not if the greedy work of one plan is long already.
   const bool delays =
       options.mini_batches.max_delay > 0 && mini_batches->size() > 1 &&
       GreedyTicks(mini_batches->all().size(), options.passes.size()) <= kGreedyOnTop;

@@ -1,6 +1,6 @@
 // The page of a server's recent plans: jobs with how full their micro-batches were, the last plans
-// of one of them, and the picture of one of its latest. For those without Grafana, and for a look
-// at a plan that a dashboard can't give.
+// of one job, and the picture of one of these. For users without Grafana, and for the look at a
+// plan that a dashboard can't give.
 
 #ifndef BATCHPLAN_SERVER_RECENT_RECENT_PAGE_H_
 #define BATCHPLAN_SERVER_RECENT_RECENT_PAGE_H_
@@ -15,11 +15,11 @@
 
 namespace batchplan {
 
-// The page as it is built into the program, without data.
+// The page built into the program, without data.
 absl::string_view RecentPageTemplate();
 
-// One HTML file that needs nothing else, as of `now`, with the plans of `job_id`, or of the job
-// planned last. NotFound if no plan of that job is kept.
+// One self-contained HTML file, as of `now`, with the plans of `job_id`, or of the job planned
+// last. NotFound if no plan of that job is kept.
 absl::StatusOr<std::string> FormatRecentPage(const RecentPlans& recent,
                                              const std::optional<std::string>& job_id,
                                              absl::Time now);

@@ -1,13 +1,13 @@
-// The plans that a server made lately: the figures of a few of each job, and of each job one plan
-// as a whole.
+// The plans that a server made lately: of each job the figures of a few, and one whole plan.
 //
 //   RecentPlans recent({.plans_a_job = 32});
 //   recent.Record(record, step, absl::Now(), [&] { return WholePlan{...}; });
 //   recent.RecordStep(job_id, step, measured);
 //   for (const RecentPlans::Job& job : recent.Jobs()) ...
 //
-// Bounded whatever clients send: in plans, jobs and bytes. Thread-safe; Record takes a short lock,
-// and a second one where it keeps the plan as a whole, and waits while somebody copies the figures.
+// Bounded in plans, jobs and bytes, whatever clients send. Thread-safe; Record holds a lock
+// briefly, and a second time if it keeps the whole plan, and waits while somebody copies the
+// figures.
 
 #ifndef BATCHPLAN_SERVER_RECENT_RECENT_PLANS_H_
 #define BATCHPLAN_SERVER_RECENT_RECENT_PLANS_H_
@@ -35,14 +35,14 @@ namespace batchplan {
 struct RecentPlansOptions {
   // Of each job. At least one.
   size_t plans_a_job = 32;
-  // The job that has not been planned for longest gives way to a new one.
+  // A new job replaces the one that was planned longest ago.
   size_t max_jobs = 128;
-  // What the whole plans may take together, the oldest of which give way; and each of them, some
-  // 100,000 sequences: larger ones are not kept.
+  // The most bytes of all whole plans, the oldest of which give way; and of each, enough for some
+  // 100,000 sequences: larger plans are not kept.
   size_t max_bytes = 32 << 20;
   size_t max_plan_bytes = 1 << 20;
-  // A job's whole plan is at least so old when another takes its place, so that keeping them costs
-  // a busy server next to nothing.
+  // The least age at which a job's whole plan is replaced, so that keeping them costs a busy server
+  // next to nothing.
   absl::Duration renewal = absl::Seconds(1);
 };
 
@@ -56,7 +56,7 @@ struct RecentPlan {
   uint64_t microbatches = 0;
   uint64_t lower_bound_microbatches = 0;
   double bin_utilization = 0;
-  // Of the pass that has the least.
+  // The least of all passes.
   double step_efficiency = 0;
   double padding_removed = 0;
   // Once the step was reported as a whole.
@@ -66,7 +66,7 @@ struct RecentPlan {
 struct WholePlan {
   // Without its manifest.
   std::shared_ptr<const v1::PlanBatchRequest> request;
-  // What was answered; null if it can't be had. Called when somebody looks, from any thread.
+  // The response; null if it is gone. Called when somebody looks, from any thread.
   std::function<std::shared_ptr<const v1::PlanBatchResponse>()> response;
   size_t bytes = 0;
 };
@@ -89,8 +89,8 @@ class RecentPlans {
   void Record(const PlanRecord& plan, uint64_t step, absl::Time now,
               absl::FunctionRef<WholePlan()> whole);
 
-  // Notes what the step took, with the latest plan of it; nothing, if there is none any more, or if
-  // another server made it.
+  // Notes the step's times with its latest plan; does nothing if that is gone, or if another server
+  // made it.
   void RecordStep(std::string_view job_id, uint64_t step, const StepRecord& measured);
 
   // The job planned last first.
@@ -107,14 +107,14 @@ class RecentPlans {
     absl::Time last() const { return plans.back().time; }
   };
 
-  // What they take out is destroyed by the caller, once mutex_ is released.
+  // The caller destroys what they return once mutex_ is released.
   std::optional<WholePlan> MakeRoomForJob() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<WholePlan> Keep(std::string_view job_id, WholePlan whole, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const RecentPlansOptions options_;
   mutable Mutex mutex_;
-  // None without plans.
+  // Every job has a plan.
   std::map<std::string, Kept, std::less<>> jobs_ ABSL_GUARDED_BY(mutex_);
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };

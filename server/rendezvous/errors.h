@@ -1,4 +1,4 @@
-// What a join is told when it gets no plan. Each names job and step, and what to do.
+// The errors of joins that get no plan. Each names job and step, and what to do.
 
 #ifndef BATCHPLAN_SERVER_RENDEZVOUS_ERRORS_H_
 #define BATCHPLAN_SERVER_RENDEZVOUS_ERRORS_H_
@@ -14,8 +14,8 @@
 
 namespace batchplan {
 
-// The step has other terms than `part`: InvalidArgument with the first field that differs; or
-// AlreadyExists, if it is the worker's own earlier part that has them.
+// The step has other terms than `part`: InvalidArgument with the first field that differs;
+// AlreadyExists if the other terms are of the worker's own earlier part.
 absl::Status OtherTermsError(const StepKey& key, const StepPart& part, const PartReceipt& receipt);
 
 // AlreadyExists: the worker's part is in, with other lengths, group ids or ranks.
@@ -28,21 +28,21 @@ absl::Status SupersededError(const StepKey& key, const std::string& current);
 absl::Status MissingWorkersError(const StepKey& key, uint32_t world_size,
                                  const std::vector<uint32_t>& missing);
 
-// DeadlineExceeded: all are here, but the last one has only just come.
+// DeadlineExceeded: all workers are here, but the last one has only just come.
 absl::Status AllTooLateError(const StepKey& key, uint32_t world_size);
 
 // DeadlineExceeded: `stage` says what was waited for instead.
 absl::Status TooSlowError(const StepKey& key, const std::string& stage);
 
-// Unavailable: the time was over while the store could not be reached.
+// Unavailable: the deadline passed while the store could not be reached.
 absl::Status StoreLostError(const StepKey& key, const absl::Status& store_error);
 
-// Unavailable: this replica, of another version, can't make the plan that was recorded; `mine` says
-// what it made. AlreadyExists if both are of the same version: the parts that are recorded are not
-// those that were planned.
+// Unavailable: this replica is of another version and can't make the recorded plan; `mine` is the
+// outcome it made. AlreadyExists if both are of one version: the recorded parts are not those that
+// were planned.
 absl::Status OtherPlannerError(const StepKey& key, const Outcome& recorded, const Outcome& mine);
 
-// Unavailable: what was recorded is not of a form that this version knows.
+// Unavailable: this version does not know the form of the recorded outcome.
 absl::Status UnknownOutcomeError(const StepKey& key, const std::string& planner_version);
 
 // ResourceExhausted.

@@ -1,6 +1,6 @@
 // The plan of a step, the same for all of its workers, and the slice of it that one rank executes.
 //
-// Written once, by whoever makes it; then shared and read from any thread.
+// Written once by its maker; then shared and read from any thread.
 
 #ifndef BATCHPLAN_SERVER_RENDEZVOUS_JOINED_PLAN_H_
 #define BATCHPLAN_SERVER_RENDEZVOUS_JOINED_PLAN_H_
@@ -17,11 +17,11 @@
 namespace batchplan {
 
 struct JoinedPlan {
-  // Of which step it is, and of which incarnation of it.
+  // Its step, and the incarnation of the step.
   StepKey key;
   std::string incarnation;
   v1::PlanBatchResponse plan;
-  // Worker w's part starts at manifest position worker_offsets[w]; one more than there are workers.
+  // Worker w's part starts at manifest position worker_offsets[w]; one entry more than workers.
   std::vector<uint32_t> worker_offsets;
   // What was planned: of all parts, as JoinBatchResponse.request has it.
   std::shared_ptr<const v1::PlanBatchRequest> request;
@@ -41,12 +41,12 @@ google::protobuf::RepeatedPtrField<v1::ItemSequences> ItemSequencesOf(
 
 // The part of a plan that one data-parallel rank executes. Writes into `slice`, which is empty, the
 // micro-batches of `rank` in every pass and mini-batch, in their order: microbatch_offsets begin at
-// 0, sequence_index still are positions in the manifest. All that describes the whole plan
+// 0, sequence_index still are positions in the manifest. Fields about the whole plan
 // (microbatches_per_rank, metrics, decisions, item_ranks, excluded, fingerprint, versions, cost
-// model) is the whole plan's. `whole` is a plan for `data_parallel` ranks, 0 read as 1; rank <
-// data_parallel. With dynamic_context it is a rank of the pool, and its micro-batches are those of
-// the groups that it is in, one a slot. Takes the time of a copy of the slice, and of a look at
-// microbatches_per_rank, or context_sizes.
+// model) are copied. `whole` is a plan for `data_parallel` ranks, 0 read as 1; rank <
+// data_parallel. With dynamic_context `rank` is one of the pool, and its micro-batches are those of
+// its groups, one a slot. As fast as a copy of the slice and a look at microbatches_per_rank, or
+// context_sizes.
 void SliceForRank(const v1::PlanBatchResponse& whole, uint32_t data_parallel, uint32_t rank,
                   v1::PlanBatchResponse* slice);
 

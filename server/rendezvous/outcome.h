@@ -1,10 +1,10 @@
-// What came of a step, as it is written once into the store: which plan, or why there is none.
+// The outcome of a step, which is written into the store once: which plan, or why there is none.
 //
 //   const std::string bytes = EncodeOutcome(mine);
 //   std::optional<Outcome> stands = DecodeOutcome(*store.PutOutcome(key, bytes));
 //
-// Not the plan itself, which every replica can make from the parts: only what it takes to make, and
-// to know, the same one.
+// Not the plan, which every replica can make from the parts: only what is needed to make, and
+// recognise, the same plan.
 
 #ifndef BATCHPLAN_SERVER_RENDEZVOUS_OUTCOME_H_
 #define BATCHPLAN_SERVER_RENDEZVOUS_OUTCOME_H_
@@ -17,13 +17,13 @@
 namespace batchplan {
 
 struct Outcome {
-  // Of whoever wrote it.
+  // The version of its writer.
   std::string planner_version;
   // Empty if the request can't be planned.
   std::string fingerprint;
-  // The coefficients in the place of CostModel.fitted, if the request asks for these.
+  // The coefficients used for CostModel.fitted, if the request asks for them.
   std::optional<v1::CostModel> fitted_costs;
-  // Why it can't.
+  // Why the request can't be planned.
   std::string invalid_argument;
 
   bool is_plan() const { return !fingerprint.empty(); }
@@ -31,7 +31,7 @@ struct Outcome {
 
 std::string EncodeOutcome(const Outcome& outcome);
 
-// None if the bytes are no outcome that this version knows.
+// None if this version does not know such an outcome.
 std::optional<Outcome> DecodeOutcome(const std::string& bytes);
 
 }  // namespace batchplan

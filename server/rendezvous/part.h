@@ -1,5 +1,5 @@
-// The parts of a step: one worker's JoinBatchRequest on its way into the store, and the one request
-// that the parts of all workers add up to.
+// The parts of a step: one worker's JoinBatchRequest as it is stored, and the request that the
+// parts of all workers form.
 //
 //   absl::Status status = ValidateJoin(request);
 //   StepKey key = StepKeyOf(request);
@@ -7,8 +7,8 @@
 //   ... once all are in, on any replica ...
 //   absl::StatusOr<WholeRequest> whole = AssembleRequest(key, terms, contents, max_sequences);
 //
-// Pure functions, so that every replica that assembles the same parts has the same request. Each
-// takes the time of a copy of the lengths.
+// Pure functions, so that every replica assembles the same request from the same parts. Each as
+// fast as a copy of the lengths.
 
 #ifndef BATCHPLAN_SERVER_RENDEZVOUS_PART_H_
 #define BATCHPLAN_SERVER_RENDEZVOUS_PART_H_
@@ -27,15 +27,15 @@ namespace batchplan {
 
 inline constexpr uint32_t kMaxWorldSize = 65536;
 
-// What a worker alone can get wrong of a join; the whole request is the planner's to check.
-// InvalidArgument, naming field, value and limit.
+// InvalidArgument, naming field, value and limit, for mistakes of one worker's join; the planner
+// checks the whole request.
 absl::Status ValidateJoin(const v1::JoinBatchRequest& request);
 
-// Under which the workers of a step find each other.
+// The key under which the workers of a step find each other.
 StepKey StepKeyOf(const v1::JoinBatchRequest& request);
 
-// The terms are terms.h's; the content is a PartContent of step_record.proto. Of a valid request.
-// Who waits where, and whom it is counted for, is the caller's to add.
+// The part of a valid request. The terms are as in terms.h; the content is a PartContent of
+// step_record.proto. The caller adds who waits where, and for whom the part counts.
 StepPart MakePart(v1::JoinBatchRequest request);
 
 struct WholeRequest {
@@ -45,15 +45,14 @@ struct WholeRequest {
   std::vector<uint32_t> worker_offsets;
 };
 
-// The request that the terms are of, without sequences. Aborted if they are not of a form that
-// this version knows.
+// The request of these terms, without sequences. Aborted if this version does not know their form.
 absl::StatusOr<v1::PlanBatchRequest> AgreedRequest(const StepKey& key, const std::string& terms);
 
-// Of the terms that all workers share and the contents of their parts, by worker.
-// InvalidArgument, naming the workers, if the parts don't go together; ResourceExhausted if they
-// have more than `max_sequences` together, which is this server's limit and says nothing of the
-// request; Aborted if one of them came with other terms, as after the store has lost the step and
-// it was begun anew.
+// The request with the terms of all workers and the contents of their parts, by worker.
+// InvalidArgument, naming the workers, if the parts don't fit together; ResourceExhausted if they
+// have more than `max_sequences` together, which is this server's limit and no fault of the
+// request; Aborted if a part came with other terms, as after the store lost the step and it began
+// anew.
 absl::StatusOr<WholeRequest> AssembleRequest(const StepKey& key, const std::string& terms,
                                              const std::vector<std::string>& contents,
                                              uint64_t max_sequences);

@@ -1,4 +1,4 @@
-// The steps that a replica has planned: what it takes to put one back into a store that lost it.
+// The steps that a replica has planned, so that it can put one back into a store that lost it.
 //
 //   PlannedSteps planned(/*max_bytes=*/128 << 20, absl::Minutes(10));
 //   planned.Remember(key, step, now);
@@ -6,8 +6,8 @@
 //   ... offer it to the store ...
 //   planned.Return(key, /*keep=*/true);
 //
-// A step is remembered for the lifetime, and as long as those that were planned later leave room.
-// Not thread-safe. A call takes O(log steps).
+// A step is remembered for the lifetime, and as long as later steps leave room. Not thread-safe.
+// O(log steps) a call.
 
 #ifndef BATCHPLAN_SERVER_RENDEZVOUS_PLANNED_STEPS_H_
 #define BATCHPLAN_SERVER_RENDEZVOUS_PLANNED_STEPS_H_
@@ -28,15 +28,15 @@ class PlannedSteps {
   PlannedSteps(uint64_t max_bytes, absl::Duration lifetime)
       : max_bytes_(max_bytes), lifetime_(absl::ToChronoNanoseconds(lifetime)) {}
 
-  // In the place of what is remembered of the step, unless the step is larger than all that may be.
+  // Remembers the step, in place of what is remembered of it, unless it is larger than max_bytes.
   void Remember(const StepKey& key, std::shared_ptr<const WholeStep> step, Instant now);
 
-  // Also of one that is taken.
+  // Whether the step is remembered, taken or not.
   bool Has(const StepKey& key, Instant now) const;
 
-  // The step, for one at a time: null until it is returned, unless it is remembered anew.
+  // The step, for one caller at a time: null until it is returned or remembered anew.
   std::shared_ptr<const WholeStep> Take(const StepKey& key, Instant now);
-  // Forgets it unless `keep`. Nothing if the step is not taken.
+  // Returns the step; forgets it unless `keep`. Does nothing if it is not taken.
   void Return(const StepKey& key, bool keep);
 
   uint64_t bytes() const { return bytes_; }
@@ -56,7 +56,7 @@ class PlannedSteps {
   const uint64_t max_bytes_;
   const Instant::duration lifetime_;
   Entries entries_;
-  // The one first that was remembered first.
+  // The first is the one remembered first.
   std::list<StepKey> order_;
   uint64_t bytes_ = 0;
 };

@@ -1,5 +1,5 @@
-// Where the workers of a step meet: each brings its own part of a batch, and once the last one is
-// in all are answered with one plan. One Rendezvous a replica; replicas share a StepStore.
+// Where the workers of a step meet: each brings its part of a batch, and once the last part is in,
+// all are answered with one plan. One Rendezvous a replica; replicas share a StepStore.
 //
 //   Rendezvous rendezvous(options, &store, clock, {.executor = ..., .plan = ..., .costs = ...});
 //   Rendezvous::Ticket ticket = rendezvous.Join(request, deadline, [](Rendezvous::Answer answer) {
@@ -13,32 +13,32 @@
 // deadline. No plan is given out before the step's outcome is recorded in the store, where the
 // first writer wins; a replica that finds an outcome makes the plan with the coefficients recorded
 // there and gives it out only if its fingerprint is the recorded one. A step that begins anew is
-// another incarnation, and what was made of one never answers a join of another. So no two workers
-// of an incarnation ever get different plans, and one that timed out, or whose replica died,
-// retries into the same plan. (A store that loses what it recorded takes that promise with it where
-// a cost model is fitted and all who planned the step are gone, or all of its workers come again
-// before it is put back: what is planned anew may be planned with newer coefficients.)
+// another incarnation, and the plan of one never answers a join of another. So no two workers of an
+// incarnation ever get different plans, and a worker that timed out, or whose replica died, gets
+// the same plan when it retries. (Except if the store loses its records, the cost model is fitted,
+// and either all replicas that planned the step are gone or all workers come again before it is put
+// back: the step may then be planned anew with newer coefficients.)
 //
-// How it goes. A join's part is offered to the store by the executor. Whoever brings the last part,
-// and every replica that the store's listener tells of it, looks at the step; so does Tick, once a
-// poll_interval, since notifications are only hints, and since the store is to know that somebody
-// waits. A replica whose own joins wait for a complete step fetches the parts, plans, and records:
-// once, for all of its joins that wait then. A part that the store turns out not to have (it could
-// not be reached or was restarted, or the step's time to live was over) is offered again, as long
-// as its worker waits.
+// How it goes. A join's part is offered to the store by the executor. The replica that brings the
+// last part, and every replica that the store's listener tells of it, looks at the step. So does
+// Tick, once a poll_interval, because notifications are only hints, and so that the store knows
+// that somebody waits. A replica whose own joins wait for a complete step fetches the parts, plans,
+// and records: once, for all of its joins that wait then. A part that the store does not have (it
+// could not be reached or was restarted, or the step expired) is offered again as long as its
+// worker waits.
 //
-// A step that was planned is remembered. When the store says that somebody waits for it and that
+// A step that was planned is remembered. If the store then says that somebody waits for it and that
 // parts are missing, it has lost them, and the step is put back with its outcome.
 //
-// A planner that has no room is asked again, for the request that is there already, when it says
-// that it will have some: only joins whose time is over meanwhile are told that it had none.
+// A planner that has no room is asked again, for the same request, when it says that it will have
+// room; only joins whose deadline passes meanwhile are told that it had none.
 //
-// Threads. Thread-safe; no function but the constructor and the destructor blocks. `done` is called
-// on any thread, also from within Join, Cancel, Tick and Shutdown, and with no lock held. Before
-// this is destroyed, Shutdown must have returned, and what was given to the executor and to the
-// plan hook must have run or been dropped.
+// Threads. Thread-safe; only the constructor and the destructor block. `done` is called on any
+// thread, also from within Join, Cancel, Tick and Shutdown, with no lock held. Before this is
+// destroyed, Shutdown must have returned, and all calls given to the executor and the plan hook
+// must have run or been dropped.
 //
-// Cost. A join takes one call of the store; a step, for each replica with joins of it, one or two
+// Cost. One call of the store for a join; for a step, on each replica with joins of it, one or two
 // looks, one fetch of all parts, one plan and one call that says who was served. Waiting joins keep
 // their parts in memory, and planned steps theirs, up to max_planned_bytes.
 
@@ -78,16 +78,15 @@ struct RendezvousOptions {
   size_t max_waiting = 65536;
   // Sequences that a step may have, over all workers. --max_sequences.
   uint64_t max_sequences = std::numeric_limits<int32_t>::max();
-  // How often a step with waiting joins is looked at in the store without having been hinted at.
+  // How often a step with waiting joins is looked at in the store without a hint.
   absl::Duration poll_interval = absl::Seconds(1);
-  // How long before a join's deadline its step is looked at, so that the workers that are missing
-  // then are known.
+  // How long before a join's deadline its step is looked at, to know which workers are missing.
   absl::Duration last_look = absl::Milliseconds(150);
-  // What this replica's planner calls itself in PlanBatchResponse.planner_version.
+  // PlanBatchResponse.planner_version of this replica's planner.
   std::string planner_version;
-  // What this replica is called among those that share the store, each by a name of its own.
+  // The name of this replica, unique among those that share the store.
   std::string replica = "replica";
-  // What the steps that are remembered may take, and for how long they are. 0: none are.
+  // The most bytes of remembered steps, and for how long they are remembered. 0: none are.
   uint64_t max_planned_bytes = 0;
   absl::Duration planned_lifetime = absl::Minutes(10);
 };
@@ -105,23 +104,22 @@ struct RendezvousHooks {
   std::function<void(std::function<void()>)> executor;
 
   // Plans a whole request and then calls back, exactly once and on any thread; should give up once
-  // a stop is requested, when nobody waits for the plan any more. InvalidArgument says that the
-  // request can't be planned, and becomes the step's outcome; every other error is told to the
-  // joins that wait here, who may retry, unless retry_after says otherwise.
+  // a stop is requested, when nobody waits for the plan any more. InvalidArgument means that the
+  // request can't be planned, and becomes the step's outcome. Every other error goes to the joins
+  // that wait here, who may retry, unless retry_after says otherwise.
   using Planned = std::function<void(absl::StatusOr<v1::PlanBatchResponse>)>;
   std::function<void(std::shared_ptr<const v1::PlanBatchRequest>, std::stop_token, Planned)> plan;
 
-  // After how long a plan that ended with this error is to be asked for again. None, also without
-  // the hook: not at all.
+  // After how long a plan that ended with this error is asked for again. None, or no hook: never.
   std::function<std::optional<absl::Duration>(const absl::Status&)> retry_after;
 
-  // The coefficients that now stand for CostModel.fitted of a request, which has all of the step's
-  // sequences. Called by the executor's functions; may block. An error is told to the joins that
-  // wait here.
+  // The present coefficients for CostModel.fitted of a request, which has all sequences of the
+  // step. Called by the executor's functions; may block. An error goes to the joins that wait here.
   std::function<absl::StatusOr<v1::CostModel>(const v1::PlanBatchRequest& request)> costs;
 
-  // Told of a step's plan by the replica that recorded it, and so once, with the request that its
-  // workers agree on, which has no sequences. Called by the executor's functions. Null: nobody.
+  // Called with a step's plan by the replica that recorded it, and so once, and with the request
+  // that its workers agree on, which has no sequences. Called by the executor's functions. May be
+  // null.
   std::function<void(v1::PlanBatchRequest, const std::shared_ptr<const JoinedPlan>&)> recorded =
       nullptr;
 };
@@ -138,7 +136,7 @@ class Rendezvous {
     size_t waiting = 0;
     size_t steps = 0;
     // Since the start: joins refused for max_waiting, which batchplan_joins_total counts among the
-    // refused ones, and plans asked for. No metric of their own; tests look at them.
+    // refused ones, and plans asked for. For tests; not metrics of their own.
     uint64_t refused = 0;
     uint64_t plans = 0;
   };
@@ -166,11 +164,11 @@ class Rendezvous {
   // or another error of the planner's. A part stays when its join is answered with an error.
   Ticket Join(v1::JoinBatchRequest request, std::string owner, Instant deadline, Done done);
 
-  // Answers a join now; nothing if it has been answered. Its part stays, and others wait on.
+  // Answers a join now, unless it has been answered. Its part stays, and others wait on.
   void Cancel(Ticket ticket);
 
-  // A worker has been sent its plan. The store is told by the next Tick, or before a part is
-  // offered to the same step; where that fails, the step is kept as if the worker had not been
+  // Says that a worker has been sent its plan. The store is told by the next Tick, or before a part
+  // is offered to the same step; if that fails, the step is kept as if the worker had not been
   // served.
   void Served(const ServedWorker& served);
 
@@ -189,9 +187,9 @@ class Rendezvous {
     std::shared_ptr<const StepPart> part;
     Instant deadline;
     Done done;
-    // Where its part is: on its way to the store; there, as far as is known; or lost.
+    // Its part is on its way to the store, in the store as far as is known, or lost.
     enum class Place { kOffered, kIn, kOut } place = Place::kOffered;
-    // Where it is in, of which incarnation of the step.
+    // If it is in, the incarnation of the step.
     std::string incarnation = {};
   };
 
@@ -202,9 +200,9 @@ class Rendezvous {
     // Its outcome once that is recorded.
     std::shared_ptr<WholeStep> step = std::make_shared<WholeStep>();
     WholeRequest whole;
-    // Whether whole.request asked for fitted coefficients, which then have been put in their place.
+    // Whether whole.request asked for fitted coefficients, which it then has.
     bool fitted = false;
-    // What the store has recorded, once that is known, and whether it did so for this run.
+    // The recorded outcome, once it is known, and whether it is this run's.
     std::optional<Outcome> recorded;
     bool recorded_here = false;
     std::stop_source stop;
@@ -213,14 +211,14 @@ class Rendezvous {
   // A step that joins wait for here.
   struct LocalStep {
     std::set<Ticket> waiters;
-    // Whether a function that looks at the step is with the executor or a plan with the planner: at
-    // most one at a time.
+    // Whether the executor has a function that looks at the step, or the planner a plan: at most
+    // one at a time.
     bool busy = false;
     // Look again when it ends.
     bool again = false;
     std::shared_ptr<Run> run;
-    // The planner has no room for the run: when it is asked again, and what it said. The step is
-    // busy meanwhile, but nobody is at it.
+    // If the planner has no room for the run: when it is asked again, and its error. The step
+    // counts as busy meanwhile.
     std::optional<Instant> ask_again;
     absl::Status refusal;
     // By Ticks.
@@ -228,7 +226,7 @@ class Rendezvous {
     // Look by the next Tick once this look ends: not at once, so that a store that keeps losing the
     // step is not asked without a pause.
     bool soon = false;
-    // As the last look found it; none: it has not been looked at yet.
+    // The result of the last look; none: no look yet.
     std::optional<StepProgress> progress;
     // The store's last answer for the step, without the error codes that are answers.
     absl::Status store_status;
@@ -253,13 +251,14 @@ class Rendezvous {
   bool IsPlanned(const StepKey& key) const;
   // OK unless the store fails.
   absl::Status Restore(const StepKey& key);
-  // Ends a look: with an answer for those whose parts `run` has, with one for all but those whose
-  // parts are on their way, with none because the store failed, or with none.
+  // Ends a look. With a plan or an answer for the joins whose parts `run` has; with an error for
+  // all joins except those whose parts are on their way; or without an answer, because the store
+  // failed.
   void EndWithPlan(const Run& run, const std::shared_ptr<const JoinedPlan>& joined);
   void EndWithAnswer(const Run& run, const Answer& answer);
   void EndWithError(const StepKey& key, const absl::Status& status);
   void EndWithStoreError(const StepKey& key, const absl::Status& status);
-  // All whose parts seem to be in are to offer them again.
+  // All joins whose parts seemed to be in offer them again.
   void EndWithLoss(const StepKey& key);
 
   void Hint(const StepKey& key, Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -281,10 +280,10 @@ class Rendezvous {
   Ticket last_ticket_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<Ticket, Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
   std::set<std::pair<Instant, Ticket>> deadlines_ ABSL_GUARDED_BY(mutex_);
-  // Those with waiters, and those that are busy.
+  // Steps with waiters, and busy ones.
   Steps steps_ ABSL_GUARDED_BY(mutex_);
   PlannedSteps planned_ ABSL_GUARDED_BY(mutex_);
-  // Workers that the store is to be told of, by step and incarnation.
+  // Workers that the store is yet to be told of, by step and incarnation.
   std::map<std::pair<StepKey, std::string>, std::vector<uint32_t>> served_ ABSL_GUARDED_BY(mutex_);
   uint64_t refused_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t plans_ ABSL_GUARDED_BY(mutex_) = 0;

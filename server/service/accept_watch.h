@@ -1,20 +1,19 @@
-// Notices that a server does not take new connections any more.
+// Notices that a server no longer accepts connections.
 //
 //   AcceptWatch watch(&connections);
 //   ... once a second ...
 //   if (watch.Look() >= 5) ... connections have waited since five looks, and none was taken ...
 //
-// Why there is such a thing: gRPC 1.51 never takes a connection again after it found no descriptor
-// for one, though all may be free a moment later, and answers on those that it has as if nothing
-// had happened.
+// Why: gRPC 1.51 never accepts a connection again after it once found no descriptor for one, even
+// if all are free a moment later, and goes on serving those that it has.
 //
-// The kernel keeps a connection that was not taken in the listener's queue, also once its client
-// has gone. A look asks whether anything is in the queue, and if so, whether any connection is here
-// that was not here at the look before. So neither a flood of connections nor a server that is
-// slow, or was stopped for a while, is mistaken for one that takes none, whatever it speaks on
-// them. A look takes microseconds, and while something is in the queue a few a descriptor.
+// The kernel keeps a connection that was not accepted in the listener's queue, even after its
+// client has gone. A look asks whether the queue is empty and, if not, whether there is a
+// connection that was not there at the last look. So neither a flood of connections nor a slow or
+// paused server is mistaken for one that accepts none, whatever the protocol. A look takes
+// microseconds, and while something is in the queue a few a descriptor.
 //
-// Not thread-safe. Holds the listeners open: they are closed when this is gone.
+// Not thread-safe. Keeps the listeners open as long as it exists.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_ACCEPT_WATCH_H_
 #define BATCHPLAN_SERVER_SERVICE_ACCEPT_WATCH_H_
@@ -29,15 +28,15 @@ namespace batchplan {
 
 class AcceptWatch {
  public:
-  // Of a server that listens already.
+  // For a server that already listens.
   explicit AcceptWatch(const OpenConnections& connections);
   ~AcceptWatch();
 
   AcceptWatch(const AcceptWatch&) = delete;
   AcceptWatch& operator=(const AcceptWatch&) = delete;
 
-  // At how many looks in a row, this one included, connections waited and none had been taken since
-  // the first of them; 0 if none waits.
+  // The number of looks in a row, including this one, at which connections waited and none had been
+  // accepted since the first of these looks; 0 if none waits.
   int Look();
 
  private:
@@ -46,7 +45,7 @@ class AcceptWatch {
   const OpenConnections connections_;
   const std::vector<int> listeners_;
   int looks_ = 0;
-  // Those that were here at the first of the looks in a row.
+  // The connections at the first of the looks in a row.
   std::set<uint64_t> taken_;
 };
 

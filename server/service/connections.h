@@ -1,4 +1,4 @@
-// The connections of a gRPC server: what they may do, and how they end.
+// The connections of a gRPC server: their limits, and how they are ended.
 //
 //   SetConnectionLimits(options, &builder);
 //   ...
@@ -6,13 +6,13 @@
 //   connections.StopListening();
 //   connections.EndAllBut(peers_with_calls);   // as often as wanted
 //
-// gRPC 1.51 has no way to send clients away before it shuts down, and answers the calls that come
-// while it does with CANCELLED, as if the caller had given them up. A connection whose sending half
-// is shut carries no such answer: the client reads what was written before, then the end, and takes
-// its calls elsewhere as after any lost connection (UNAVAILABLE).
+// gRPC 1.51 can't send clients away before it shuts down, and answers calls that come meanwhile
+// with CANCELLED, as if the caller had given them up. A connection whose sending half is shut
+// carries no such answer: the client reads what was written before, then the end, and makes its
+// calls elsewhere as after any lost connection (UNAVAILABLE).
 //
-// The sockets are found in /proc/self/fd by their local address. Where there is none nothing is
-// done. Takes microseconds a descriptor.
+// The sockets are found in /proc/self/fd by their local address. Without /proc nothing is done.
+// Microseconds a descriptor.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_CONNECTIONS_H_
 #define BATCHPLAN_SERVER_SERVICE_CONNECTIONS_H_
@@ -28,28 +28,28 @@
 
 namespace batchplan {
 
-// For valid options: message sizes, keepalive, idleness and age, handshakes, streams, metadata.
+// Sets limits by valid options: message sizes, keepalive, idleness and age, handshakes, streams,
+// metadata.
 void SetConnectionLimits(const ServerOptions& options, grpc::ServerBuilder* builder);
 
 class OpenConnections {
  public:
-  // Of the server that listens on `listen`, HOST:PORT or unix:PATH, whose port is `port`.
+  // The connections of the server that listens on `listen`, HOST:PORT or unix:PATH, and whose port
+  // is `port`.
   OpenConnections(const std::string& listen, int port);
 
   // Descriptors of the listeners, for the caller to close.
   std::vector<int> CopiesOfListeners() const;
 
-  // A number of each connection, which no other has had. None if there is no descriptor left to
-  // look with.
+  // A unique number for each connection. Empty if no descriptor is left to look with.
   std::set<uint64_t> Taken() const;
 
-  // New connections are refused from then on.
+  // Refuses new connections from now on.
   void StopListening() const;
 
-  // Shuts the sending half of every connection but those of `peers`, which gRPC names
-  // ("ipv4:10.0.0.7:41234"). They are told apart by their ports alone: another client's connection
-  // from the same port is left out too. Those of a unix socket have no names: a peer is all of
-  // them.
+  // Shuts the sending half of every connection except those of `peers`, by gRPC's names
+  // ("ipv4:10.0.0.7:41234"). Only ports are compared, so another client's connection from the same
+  // port is spared too. Connections of a unix socket have no names: any peer spares them all.
   void EndAllBut(const std::vector<std::string>& peers) const;
 
  private:

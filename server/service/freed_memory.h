@@ -1,4 +1,4 @@
-// What malloc does with memory that plans no longer need.
+// Memory that plans have freed and malloc keeps.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_FREED_MEMORY_H_
 #define BATCHPLAN_SERVER_SERVICE_FREED_MEMORY_H_
@@ -12,20 +12,20 @@
 
 namespace batchplan {
 
-// Keeps up to 64 MiB of it for each of malloc's arenas, to plan the next batch in. By default glibc
-// gives large blocks back at once, and every plan of many sequences has its pages mapped and zeroed
-// anew: for a million sequences that takes as long as packing them. To be called before there are
-// threads; does nothing with another malloc.
+// Makes malloc keep up to 64 MiB of it in each arena for the next batch. By default glibc returns
+// large blocks at once, and every plan of many sequences has its pages mapped and zeroed anew: for
+// a million sequences that is as slow as packing them. Call it before there are threads; does
+// nothing with another malloc.
 inline void KeepFreedMemory() {
 #if defined(__GLIBC__)
-  // Larger blocks than this are mapped on their own; glibc takes no larger value.
+  // Larger blocks are mapped on their own; glibc allows no larger value.
   constexpr int kLargestKept = 32 << 20;
   mallopt(M_MMAP_THRESHOLD, kLargestKept);
   mallopt(M_TRIM_THRESHOLD, 2 * kLargestKept);
 #endif
 }
 
-// What malloc keeps, in all arenas. 0 with another malloc.
+// The freed bytes that malloc keeps, in all arenas. 0 with another malloc.
 inline size_t FreedMemory() {
 #if defined(__GLIBC__)
   return mallinfo2().fordblks;
@@ -34,9 +34,8 @@ inline size_t FreedMemory() {
 #endif
 }
 
-// Gives what malloc keeps back to the system, wherever it is: a plan's pages are otherwise held by
-// whatever small thing is allocated above them. Takes milliseconds, and the plans after it the time
-// to have pages mapped again.
+// Returns all that malloc keeps to the system. Otherwise any small allocation above a plan's pages
+// holds them. Takes milliseconds, and later plans have to map pages again.
 inline void ReturnFreedMemory() {
 #if defined(__GLIBC__)
   malloc_trim(0);

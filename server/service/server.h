@@ -48,10 +48,10 @@ class Server {
  public:
   // Listens and serves. InvalidArgument if the options are not valid; FailedPrecondition, naming
   // the flag, if an address can't be listened on or a file can't be used; ResourceExhausted if
-  // there are no threads to be had.
+  // threads can't be started.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options);
 
-  // The same with `plan` in MakePlan's place, for tests.
+  // Start with `plan` in place of MakePlan, for tests.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
                                                        PlanFunction plan);
 
@@ -61,34 +61,34 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // The ports that are listened on; metrics_port, the HTTP endpoint's, is 0 without one.
+  // The listening ports; metrics_port, the HTTP endpoint's, is 0 without one.
   int port() const { return port_; }
   int metrics_port() const { return endpoint_ ? endpoint_->port() : 0; }
 
-  // `deaf` is called, on another thread and once, when connections have waited for
-  // options.accept_patience and none was taken: the server is of no use any more, and better
-  // started anew. May be called at once. It must not end the server itself. Null: nobody is told.
+  // Sets the function that is called once, on another thread, when connections have waited for
+  // options.accept_patience and none was accepted: the server is then useless and better restarted.
+  // It may be called at once, and must not end the server itself. Null: nobody is told.
   void OnDeaf(std::function<void()> deaf);
 
   // What GET /metrics serves, for tests.
   const Metrics& metrics() const { return metrics_; }
 
-  // Looks at once, rather than at the next interval, whether the files of tokens and certificates
-  // have changed: takes over new tokens, and logs what is new or wrong.
+  // Checks the files of tokens and certificates at once, rather than at the next interval: uses new
+  // tokens, and logs what is new or wrong.
   void ReloadFiles();
 
-  // The orderly end, after which the server is of no more use: the two below in turn, with
-  // options.drain_delay between them.
+  // The orderly end, after which the server can't be used again: AnnounceDrain,
+  // options.drain_delay, Shutdown.
   void Drain();
 
-  // Health becomes NOT_SERVING and /readyz 503, for good. Calls are still taken.
+  // Health becomes NOT_SERVING and /readyz 503, for good. Calls are still accepted.
   void AnnounceDrain();
 
   // Tells workers that wait for others to go elsewhere, refuses new connections and calls, ends
   // every connection as soon as it has no call in flight, stops the calls that still go on after
-  // options.shutdown_grace, and joins the threads. Returns once every call is answered. A call that
-  // is refused or stopped ends with UNAVAILABLE, also where the server's answer no longer reaches
-  // it, never with CANCELLED. A second call does nothing, and waits for the first.
+  // options.shutdown_grace, and joins the threads. Returns once every call is answered. A refused
+  // or stopped call ends with UNAVAILABLE, even if the server's answer no longer reaches it, never
+  // with CANCELLED. A second call only waits for the first.
   void Shutdown();
 
  private:
@@ -96,18 +96,18 @@ class Server {
          Stores stores);
 
   absl::Status Listen();
-  // Of gRPC's, until they are answered or stopped.
+  // Waits until gRPC's calls are answered or stopped, and ends connections.
   void EndCallsAndConnections();
-  // Gives memory back that large plans and answers have left, while there is nothing to plan.
+  // Returns memory that large plans and answers have freed, while there is nothing to plan.
   void ReturnMemory();
-  // Looks whether connections are taken; not ready while they aren't.
+  // Checks whether connections are accepted; the server is not ready while they aren't.
   void WatchAccepting();
   // FailedPrecondition as CheckTlsFiles; logs a certificate that is new.
   absl::Status NoteCertificate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(reload_mutex_);
 
   const ServerOptions options_;
   Metrics metrics_;
-  // nullptr: calls need no token.
+  // Null: calls need no token.
   const std::unique_ptr<Tokens> tokens_;
   // Null: none are kept.
   const std::unique_ptr<RecentPlans> recent_;
@@ -124,8 +124,8 @@ class Server {
   const PlanBatchConfig config_;
   CollectivePlanner collective_;
   PlannerService service_;
-  // What GET /readyz tells is both: from the last part's start to the drain; and that connections
-  // are taken.
+  // GET /readyz needs both: started_, from the start of the last part to the drain; and accepting_,
+  // that connections are accepted.
   std::atomic<bool> started_ = false;
   std::atomic<bool> accepting_ = true;
   std::unique_ptr<HttpEndpoint> endpoint_;
@@ -134,17 +134,17 @@ class Server {
   Mutex shutdown_mutex_;
   bool shut_down_ ABSL_GUARDED_BY(shutdown_mutex_) = false;
   Mutex reload_mutex_;
-  // What was last seen and logged.
+  // Last seen and logged.
   ServerCertificate certificate_ ABSL_GUARDED_BY(reload_mutex_);
   std::string certificate_error_ ABSL_GUARDED_BY(reload_mutex_);
   std::string tokens_error_ ABSL_GUARDED_BY(reload_mutex_);
-  // Of what malloc keeps, that which was given back: malloc goes on counting it.
+  // Memory that was returned to the system, which malloc goes on counting as kept.
   size_t returned_memory_ = 0;
   std::unique_ptr<AcceptWatch> accept_watch_;
   Mutex deaf_mutex_;
   bool deaf_ ABSL_GUARDED_BY(deaf_mutex_) = false;
   std::function<void()> on_deaf_ ABSL_GUARDED_BY(deaf_mutex_);
-  // Last: use all of the above.
+  // Last, as they use all of the above.
   std::unique_ptr<Periodic> watch_accepting_;
   std::unique_ptr<Periodic> return_memory_;
   std::unique_ptr<Periodic> reload_;

@@ -1,4 +1,4 @@
-// What replicas share, by the operator's choice: in this process's memory, or in Redis.
+// The stores that replicas share, by the operator's choice: in this process's memory, or in Redis.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_STORES_H_
 #define BATCHPLAN_SERVER_SERVICE_STORES_H_
@@ -17,12 +17,12 @@ namespace batchplan {
 struct Stores {
   std::unique_ptr<StepStore> steps;
   std::unique_ptr<FitStore> fits;
-  // The one in memory that is, or is behind, `steps`; else null.
+  // If `steps` is, or wraps, the store in memory, that store; else null.
   MemoryStepStore* memory = nullptr;
 };
 
-// Those of valid options. InvalidArgument, naming the flag, if there is no password where one is
-// needed; a Redis that can't be reached is no error.
+// The stores of valid options. InvalidArgument, naming the flag, if a needed password is missing; a
+// Redis that can't be reached is no error.
 absl::StatusOr<Stores> OpenStores(const ServerOptions& options);
 
 // `stores`, with each call counted and timed in `metrics`, which outlives them.

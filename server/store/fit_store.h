@@ -1,5 +1,4 @@
-// What replicas share of the cost models that they fit: a state for each job, replaced by whoever
-// read it last.
+// The fits of jobs, which replicas share: a state for each job, replaced by compare-and-swap.
 //
 //   for (;;) {
 //     absl::StatusOr<StoredFit> fit = store.Get(job);
@@ -8,9 +7,9 @@
 //     if (replaced.ok() && *replaced) break;   // else another replica was first: again
 //   }
 //
-// The store knows no cost model: a state is bytes to it. Thread-safe. Calls may block on a network,
-// for a bounded time. Unavailable if the store can't be reached, saying what to do;
-// ResourceExhausted if it has no room.
+// To the store a state is bytes. Thread-safe. Calls may block on a network, for a bounded time.
+// Unavailable if the store can't be reached, saying what to do; ResourceExhausted if it has no
+// room.
 
 #ifndef BATCHPLAN_SERVER_STORE_FIT_STORE_H_
 #define BATCHPLAN_SERVER_STORE_FIT_STORE_H_
@@ -23,7 +22,7 @@
 namespace batchplan {
 
 struct StoredFit {
-  // Empty, with version 0, for a job that has none.
+  // Empty, with version 0, for a job without a state.
   std::string state;
   uint64_t version = 0;
 };
@@ -35,8 +34,8 @@ class FitStore {
   virtual absl::StatusOr<StoredFit> Get(const std::string& job_id) = 0;
 
   // Replaces the state if its version still is `version`; false, changing nothing, if it isn't.
-  // `owner` is whoever reported, by what it can't choose: a store that has to forget jobs forgets
-  // those of the owner that has most.
+  // `owner` is the reporter's (authentication.h): a store that must forget jobs forgets those of
+  // the owner with most.
   virtual absl::StatusOr<bool> Replace(const std::string& job_id, uint64_t version,
                                        const std::string& state, const std::string& owner) = 0;
 };

@@ -1,17 +1,18 @@
-// The runs of jobs, in the order in which they were first seen: the last one of a job is its
-// current run, and has superseded the others.
+// The runs of jobs, in the order in which they were first seen. The last run of a job is its
+// current one, and has superseded the others.
 //
 //   JobRuns runs(/*max_jobs=*/4096, absl::Hours(24));
 //   if (runs.See("job", "run 2", now) != "run 2") ... a later run has superseded it ...
 //
-// Where replicas see the runs of a job, each run has the time at which the first of them saw it:
+// If several replicas see the runs of a job, each run has the time at which the first of them saw
+// it:
 //
 //   runs.Learn("job", {{"run 2", 1764093600123456}}, now);   // the earlier time of a run stands
 //   for (const SeenRun& seen : runs.Known("job", now)) ... tell others ...
 //
-// Remembers the latest kMaxRunsOfAJob runs of a job until it has not been seen for the lifetime,
-// and the jobs that were seen last: at most 8 KiB for each of max_jobs. Not thread-safe. A call
-// takes O(log jobs + runs of the job); one that throws std::bad_alloc changes nothing.
+// Remembers the last max_jobs jobs, each until it has not been seen for the lifetime, with its
+// latest kMaxRunsOfAJob runs: at most 8 KiB a job. Not thread-safe. O(log jobs + runs of the job) a
+// call; a call that throws std::bad_alloc changes nothing.
 
 #ifndef BATCHPLAN_SERVER_STORE_JOB_RUNS_H_
 #define BATCHPLAN_SERVER_STORE_JOB_RUNS_H_
@@ -31,7 +32,7 @@ namespace batchplan {
 
 struct SeenRun {
   std::string run;
-  // Any clock's, the same for all runs of a job.
+  // By any clock, but the same for all runs of a job.
   uint64_t time = 0;
 };
 
@@ -41,19 +42,19 @@ class JobRuns {
   JobRuns(size_t max_jobs, absl::Duration lifetime)
       : max_jobs_(max_jobs), lifetime_(absl::ToChronoNanoseconds(lifetime)) {}
 
-  // The job's current run: `run` itself, if it is not known yet.
+  // Notes the run, and returns the job's current one: `run` itself if it is new.
   std::string See(const std::string& job, const std::string& run, Instant now);
 
-  // The job's current run if it has superseded `run`. None if `run` is that one, or if it was not
-  // seen yet, or so long ago that it is not known any more.
+  // The job's current run if it has superseded `run`. None if `run` is the current one, or not
+  // known (any more).
   std::optional<std::string> Superseding(const std::string& job, const std::string& run,
                                          Instant now) const;
 
-  // What others know of the job's runs, in any order.
+  // Adds what others know of the job's runs, in any order.
   void Learn(const std::string& job, const std::vector<SeenRun>& seen, Instant now);
 
-  // The job's runs, the current one last; none if it is not known (any more). Asking is seeing: the
-  // job lives for the lifetime from now on.
+  // The job's runs, the current one last; none if the job is not known (any more). Asking counts as
+  // seeing: the job is remembered for the lifetime from now on.
   std::vector<SeenRun> Known(const std::string& job, Instant now);
 
   // The jobs with a run that is superseded.
@@ -69,7 +70,7 @@ class JobRuns {
 
   using Jobs = std::map<std::string, Job>;
 
-  // A job of which nothing is known any more is not found.
+  // Does not find a job whose lifetime is over.
   Jobs::const_iterator Find(const std::string& job, Instant now) const;
   void Use(Jobs::iterator job, Instant now);
 

@@ -2,17 +2,16 @@
 //
 //   MemoryFitStore store(/*max_jobs=*/4096);
 //
-// Holds the states of at most `max_jobs` jobs. One more takes the place of a job of the owner that
-// has most jobs here: of those the one with the lowest rank. A job that is used gets for its rank
-// how often it was written, at most kMostWrites, on top of the rank that was forgotten last among
-// its owner's; of equal ranks the one that was used longest ago goes first (GreedyDual with
-// frequencies; Cherkasova 1998). So new names push out neither other owners' jobs nor, even where
-// each reports a few times, a job of the same owner that has reported often and goes on; and a job
-// that has ended gives way some day. What remains: an owner whose other names report kMostWrites
-// times max_jobs times between two uses of a job loses it, or fewer while it has reported little.
-// A job that was forgotten starts anew. Versions never repeat, so that a state read before its job
-// was forgotten replaces nothing. A call takes O(log jobs), one that forgets a job O(owners), and
-// never blocks for long.
+// Holds the states of at most `max_jobs` jobs. One more replaces a job of the owner with most jobs:
+// that of the lowest rank. A used job's rank is its number of writes, at most kMostWrites, on top
+// of the rank that was last forgotten among its owner's jobs; of equal ranks the one used longest
+// ago goes first (GreedyDual with frequencies; Cherkasova 1998). So new names push out neither
+// other owners' jobs nor, even if each reports a few times, a job of the same owner that has
+// reported often and goes on; and a job that has ended gives way some day. What remains: an owner
+// loses a job if its other names report kMostWrites * max_jobs times between two uses of it, or
+// fewer times while it has reported little. A forgotten job starts anew. Versions never repeat, so
+// a state read before its job was forgotten replaces nothing. O(log jobs) a call, O(owners) if a
+// job is forgotten; never blocks for long.
 
 #ifndef BATCHPLAN_SERVER_STORE_MEMORY_FIT_STORE_H_
 #define BATCHPLAN_SERVER_STORE_MEMORY_FIT_STORE_H_
@@ -43,7 +42,7 @@ class MemoryFitStore : public FitStore {
   absl::StatusOr<bool> Replace(const std::string& job_id, uint64_t version,
                                const std::string& state, const std::string& owner) override;
 
-  // Sets the state whatever its version; null: the owner stays, or is "".
+  // Sets the state whatever its version. With a null owner, the owner stays, or is "".
   void Set(const std::string& job_id, const std::string& state, const std::string* owner);
 
   // The jobs that have a state, as metrics show them.
@@ -58,7 +57,7 @@ class MemoryFitStore : public FitStore {
   struct Owner {
     // Job ids.
     std::map<Rank, std::string> jobs;
-    // The rank that was forgotten last.
+    // The last forgotten rank.
     uint64_t forgotten = 0;
   };
   using Owners = std::map<std::string, Owner>;
@@ -80,7 +79,7 @@ class MemoryFitStore : public FitStore {
 
   Mutex mutex_;
   Jobs jobs_ ABSL_GUARDED_BY(mutex_);
-  // Those that have jobs.
+  // The owners that have jobs.
   Owners owners_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_version_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t last_use_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -2,18 +2,18 @@
 //
 //   MemoryStepStore store({.max_bytes = int64_t{1} << 30}, std::chrono::steady_clock::now);
 //
-// A step costs its parts, its terms and its outcome, and a little for the maps around them; it is
-// counted for the owner of the part that began it. Steps are forgotten when their time is over.
-// Past max_bytes others are too, in this order, until there is room:
-//   - those without an outcome that nobody waits for, beginning with the one that was left first;
-//   - those of the owner that holds most, beginning with the one whose last write is longest ago.
-// A part or an outcome is refused with ResourceExhausted once nobody holds more than its own owner
+// A step costs its parts, its terms and its outcome, and a little for the maps around them; it
+// counts for the owner of the part that began it. Steps are forgotten when their time is over. Past
+// max_bytes more are, in this order, until there is room:
+//   - steps without an outcome that nobody waits for, beginning with the one that was left first;
+//   - steps of the owner that holds most, beginning with the one whose last write is longest ago.
+// A part or an outcome is refused with ResourceExhausted if no owner holds more than its own owner
 // would with it.
 //
-// A call takes O(log steps + log parts) and a copy of what it returns, past max_bytes also
-// O(owners) for each step that gives way, and never blocks but on other calls' bookkeeping. A call
-// that throws std::bad_alloc has either done what it was to do, or has left everything as it was
-// but for steps that gave way and for the job's runs.
+// A call is O(log steps + log parts) and a copy of its result, past max_bytes also O(owners) for
+// each step that gives way; it blocks only on other calls' bookkeeping. A call that throws
+// std::bad_alloc has either done its work or left everything as it was, except for steps that gave
+// way and the job's runs.
 
 #ifndef BATCHPLAN_SERVER_STORE_MEMORY_STEP_STORE_H_
 #define BATCHPLAN_SERVER_STORE_MEMORY_STEP_STORE_H_
@@ -45,7 +45,7 @@ struct MemoryStepStoreOptions {
 
 class MemoryStepStore : public StepStore {
  public:
-  // What is held now, as metrics show it.
+  // The present content, for metrics.
   struct Counts {
     uint64_t steps = 0;
     uint64_t parts = 0;
@@ -87,7 +87,7 @@ class MemoryStepStore : public StepStore {
     // By worker, of world_size.
     std::vector<bool> served;
     size_t served_count = 0;
-    // The replicas where somebody waits, until when.
+    // The replicas where somebody waits, and until when.
     std::set<std::string> waits_at;
     Instant waits_until;
     uint64_t bytes = 0;
@@ -103,7 +103,7 @@ class MemoryStepStore : public StepStore {
 
   struct Owner {
     uint64_t bytes = 0;
-    // Beginning with the one whose last write is longest ago.
+    // The one whose last write is longest ago comes first.
     Keys steps;
   };
   using Owners = std::map<std::string, Owner>;
@@ -111,18 +111,19 @@ class MemoryStepStore : public StepStore {
   Steps::iterator FindLive(const StepKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetExpired() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(Steps::iterator found) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // A step without parts, which are added to it.
+  // Adds a step, still without parts.
   Steps::iterator Begin(const StepKey& key, const StepPart& first, Expiries::iterator expiry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Count(Step& step, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool GivesWay(const Step& step) const;
-  // Somebody waits at the replica; nothing if that is empty, or once there is an outcome.
+  // Notes that somebody waits at the replica; does nothing if that is empty, or once there is an
+  // outcome.
   void Wait(Step& step, const std::string& waits_at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Means nothing until MoveExpiry makes it the step's: what comes between may still fail.
+  // Has no effect until MoveExpiry makes it the step's, since calls between may fail.
   Expiries::iterator AddExpiry(const StepKey& key, absl::Duration lifetime)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MoveExpiry(Step& step, Expiries::iterator expiry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Has steps give way to so many bytes of `owner` for the step `key`, or says why not.
+  // Makes steps give way to `bytes` of `owner` for the step `key`, or returns why not.
   absl::Status MakeRoom(const StepKey& key, const std::string& owner, const std::string& what,
                         uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsFull(uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -132,9 +133,9 @@ class MemoryStepStore : public StepStore {
 
   Mutex mutex_;
   Steps steps_ ABSL_GUARDED_BY(mutex_);
-  // Those of all steps; any others mean nothing.
+  // The expiries of all steps; further entries mean nothing.
   Expiries expiries_ ABSL_GUARDED_BY(mutex_);
-  // Those without an outcome, in the order of waits_until.
+  // Steps without an outcome, in the order of waits_until.
   Keys unplanned_ ABSL_GUARDED_BY(mutex_);
   // Those that have steps.
   Owners owners_ ABSL_GUARDED_BY(mutex_);

@@ -1,4 +1,5 @@
-// What replicas share of a step that workers join: its terms, its parts and its outcome.
+// The store of steps that workers join, which replicas share: terms, parts and outcome of each
+// step.
 //
 //   absl::StatusOr<PartReceipt> receipt = store.PutPart(key, part);
 //   ... once receipt->complete, on any replica ...
@@ -7,29 +8,28 @@
 //   ... once workers have been sent their plan ...
 //   absl::Status status = store.MarkServed(key, parts->incarnation, {0, 1});
 //
-// The store knows no plan: terms, contents and outcomes are bytes to it. A step begins with its
-// first part, whose terms are the step's; it is forgotten when no part has come for its time to
-// live, and once it has an outcome, when its retention is over. Each call is atomic: whatever
-// replicas do at the same time, they see one order of calls, the same for all.
+// To the store, terms, contents and outcomes are bytes. A step begins with its first part, whose
+// terms are the step's. It is forgotten when no part has come for its time to live, or after it got
+// its outcome, when its retention is over. Calls are atomic: all replicas see them in one order.
 //
-// A step gives way to a part that has other terms, or another content than the worker's part that
-// is in, and begins anew with it
+// A step gives way to a part with other terms, or with another content than the worker's earlier
+// part, and begins anew with it
 //   - if all of its workers have been served,
 //   - if its outcome is a refusal,
 //   - if it has no outcome and nobody waits for it.
 // Otherwise the part is refused. Each beginning is another incarnation of the step, with a name of
-// its own: what is meant for one never reaches another.
+// its own: calls for one never affect another.
 //
-// Replicas say who waits by the calls that they make for their waiting workers; it holds for
-// StepStoreOptions.waiting, in which they call again.
+// Replicas say who waits by their calls for waiting workers; it holds for StepStoreOptions.waiting,
+// within which they call again.
 //
-// The runs of a job are noted in the order in which their first parts come. The latest one is the
-// current run, and has superseded the others for good: their parts are refused. That holds though
-// what replicas share is lost, as long as one of them lives that saw the order.
+// The runs of a job are noted in the order in which their first parts come. The latest is the
+// current run, and has superseded the others for good: their parts are refused. That holds even if
+// the store is lost, as long as a replica lives that saw the order.
 //
 // Thread-safe. Calls may block on a network, for a bounded time. Errors: Unavailable if the store
-// can't be reached, saying what to do; ResourceExhausted if it has no room; whether a call that
-// failed took effect is not known, and all of them can be repeated.
+// can't be reached, saying what to do; ResourceExhausted if it has no room. A failed call may have
+// taken effect; all calls can be repeated.
 
 #ifndef BATCHPLAN_SERVER_STORE_STEP_STORE_H_
 #define BATCHPLAN_SERVER_STORE_STEP_STORE_H_
@@ -55,10 +55,10 @@ namespace batchplan {
 struct StepKey {
   std::string job_id;
   uint64_t step = 0;
-  // Empty: of no run. Such steps are apart from those of all runs.
+  // Empty: no run. Such steps are apart from those of all runs.
   std::string run_id = {};
 
-  // clang-tidy takes the 0 that the compiler compares with for a null pointer.
+  // clang-tidy mistakes the 0 that the compiler compares with for a null pointer.
   friend auto operator<=>(const StepKey&,
                           const StepKey&) = default;  // NOLINT(modernize-use-nullptr)
 };
@@ -66,23 +66,23 @@ struct StepKey {
 // For messages: step 7 of job "grpo-7b", or step 7 of job "grpo-7b", run "slurm-31.0".
 std::string DescribeStep(const StepKey& key);
 
-// What a store says of a step that is not complete, or not in this incarnation: NotFound.
+// NotFound, for a step that is not complete, or not in this incarnation.
 absl::Status NotCompleteError(const StepKey& key);
 
 struct StepPart {
   uint32_t worker = 0;
   // At least 1, and larger than `worker`; equal in parts of equal terms.
   uint32_t world_size = 1;
-  // What all parts of a step must have in common, and what is this worker's own.
+  // What all parts of a step must have in common, and this worker's own content.
   std::string terms;
   std::string content;
   // The replica at which its worker waits; empty: it does not.
   std::string waits_at = {};
-  // Whom a step that begins with this part is counted for, where a store has a share for each.
+  // The owner for whom a step that begins with this part counts, in stores with a share for each.
   std::string owner = {};
 };
 
-// What a store says to a part.
+// A store's answer to a part.
 struct PartReceipt {
   enum class Verdict {
     // The worker's part is in, by this call or by an earlier one with the same content.
@@ -95,19 +95,20 @@ struct PartReceipt {
     kSuperseded,
   };
   Verdict verdict = Verdict::kAccepted;
-  // With kOtherTerms: those of the step, and the worker whose part brought them.
+  // With kOtherTerms: the step's terms, and the worker whose part brought them.
   std::string terms;
   uint32_t terms_worker = 0;
   // With kSuperseded: the job's current run.
   std::string current_run;
-  // With kAccepted: that of the step, whether all parts are in, and the outcome once there is one.
+  // With kAccepted: the step's incarnation, whether all parts are in, and the outcome once there is
+  // one.
   std::string incarnation;
   bool complete = false;
   std::optional<std::string> outcome;
 };
 
 struct StepProgress {
-  // Set if the run of the step is superseded: the job's current run, and nothing else.
+  // The job's current run if it has superseded the step's; nothing else is then set.
   std::optional<std::string> current_run;
   std::string incarnation;
   // The workers whose parts are in, ascending; none if the step is not known (any more).
@@ -124,7 +125,7 @@ struct StepParts {
 
 struct StepOutcome {
   std::string bytes;
-  // It says why there is no plan.
+  // Whether it says why there is no plan.
   bool refusal = false;
 };
 
@@ -134,7 +135,7 @@ struct StandingOutcome {
   bool written = false;
 };
 
-// All that there is to know of a step that was planned.
+// All of a planned step.
 struct WholeStep {
   std::string terms;
   // By worker.
@@ -146,16 +147,16 @@ struct StepStoreOptions {
   // How long a step lives after its last part came, and after it got its outcome.
   absl::Duration time_to_live = absl::Minutes(10);
   absl::Duration retention = absl::Minutes(10);
-  // How long a replica's call says that somebody waits there.
+  // How long it holds that somebody waits at a replica, after its call.
   absl::Duration waiting = absl::Seconds(5);
   // How long a job's runs are remembered after its last part came.
   absl::Duration run_lifetime = absl::Hours(24);
 };
 
-// Of the runs of a job, so many of the latest are remembered.
+// This many of the latest runs of a job are remembered.
 inline constexpr size_t kMaxRunsOfAJob = 64;
 
-// What a listener may be told of a step.
+// Events of a step that a listener is told of.
 enum class StepEvent {
   // It may have become complete or got its outcome.
   kChanged,
@@ -169,10 +170,10 @@ class StepStore {
 
   virtual ~StepStore() = default;
 
-  // From now on `listener` is called for what happens through any replica; null: nobody is. A call
-  // is only a hint: it may come late, twice, for a step that nobody here waits for, or not at all.
-  // It comes from any thread, also from within the other calls, and with no lock held. Once this
-  // returns, the listener before is not called any more.
+  // Sets the listener to events through any replica; null: none. An event is only a hint: it may
+  // come late, twice, for a step that nobody here waits for, or not at all. It comes on any thread,
+  // also from within the other calls, with no lock held. Once this returns, the previous listener
+  // is not called any more.
   virtual void SetListener(Listener listener) = 0;
 
   // Offers a part, and says that its worker waits.
@@ -182,29 +183,29 @@ class StepStore {
   virtual absl::StatusOr<StepProgress> Progress(const StepKey& key,
                                                 const std::string& waits_at) = 0;
 
-  // Nobody waits at the replica any more.
+  // Says that nobody waits at the replica any more.
   virtual absl::Status Leave(const StepKey& key, const std::string& waits_at) = 0;
 
   // NotFound unless the step is complete.
   virtual absl::StatusOr<StepParts> Parts(const StepKey& key) = 0;
 
-  // Gives this incarnation of the step its outcome unless it has one; returns the one that stands
-  // from then on. NotFound unless the step is of this incarnation, and complete.
+  // Sets the outcome of this incarnation of the step unless it has one; returns the outcome that
+  // stands. NotFound unless the step is of this incarnation, and complete.
   virtual absl::StatusOr<StandingOutcome> PutOutcome(const StepKey& key,
                                                      const std::string& incarnation,
                                                      const StepOutcome& outcome) = 0;
 
-  // These workers of a step with an outcome have been sent its plan. Nothing if the step is of
-  // another incarnation.
+  // Notes that these workers of a step with an outcome have been sent its plan. Does nothing if the
+  // step is of another incarnation.
   virtual absl::Status MarkServed(const StepKey& key, const std::string& incarnation,
                                   const std::vector<uint32_t>& workers) = 0;
 
-  // Puts a step back that the store has lost, with its outcome: all of what is missing, at once.
-  // False, changing nothing, if there is another one in its place, with other terms or contents.
+  // Puts a step back that the store has lost, with its outcome: all that is missing, at once.
+  // False, changing nothing, if there is a step with other terms or contents in its place.
   virtual absl::StatusOr<bool> Restore(const StepKey& key, const WholeStep& step) = 0;
 };
 
-// The one listener of a step store, replaced while it may be running: for those who implement one.
+// For implementations of StepStore: its listener, which can be replaced while it runs.
 //
 //   slot.Set(listener);     // returns once the one before is not running any more
 //   slot.Call(key, event);
@@ -212,10 +213,10 @@ class StepStore {
 // Thread-safe. No lock is held while the listener runs, and any number of threads may run it.
 class ListenerSlot {
  public:
-  // Null: nobody. Not from within the listener that is replaced.
+  // Null: none. Not from within the listener that is replaced.
   void Set(StepStore::Listener listener);
 
-  // What the listener throws goes on to the caller.
+  // Exceptions of the listener reach the caller.
   void Call(const StepKey& key, StepEvent event);
 
  private:

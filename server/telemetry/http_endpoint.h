@@ -1,4 +1,4 @@
-// The HTTP endpoint for whoever watches a server: Prometheus and probes.
+// The HTTP endpoint for Prometheus, probes and people who watch a server.
 //
 //   absl::StatusOr<std::unique_ptr<HttpEndpoint>> endpoint = HttpEndpoint::Start(
 //       "127.0.0.1:9464", {.metrics = metrics.collectable(), .ready = [&] { return ready; }});
@@ -9,8 +9,8 @@
 //   GET /PAGE      a page of the content's, in HTML
 //
 // HEAD too; other paths are 404, other methods 405. Plain text and without authentication: for the
-// inside of a cluster. Serves on a thread of its own (http_server.h), on which slow clients hold up
-// nobody, until it is destroyed.
+// inside of a cluster. Serves until it is destroyed, on a thread of its own (http_server.h), on
+// which slow clients delay nobody.
 
 #ifndef BATCHPLAN_SERVER_TELEMETRY_HTTP_ENDPOINT_H_
 #define BATCHPLAN_SERVER_TELEMETRY_HTTP_ENDPOINT_H_
@@ -47,8 +47,8 @@ struct HttpContent {
 
 class HttpEndpoint {
  public:
-  // Listens on `address`, HOST:PORT; port 0 takes a free one. FailedPrecondition if the address is
-  // taken or can't be listened on.
+  // Listens on `address`, HOST:PORT; port 0 chooses a free one. FailedPrecondition if the address
+  // is in use or can't be listened on.
   static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const std::string& address,
                                                              HttpContent content);
 
@@ -64,9 +64,9 @@ class HttpEndpoint {
   HttpAnswer AnswerTo(const ReceivedRequest& request) const;
 
   const HttpContent content_;
-  // All that are served, for people.
+  // All paths served, for error pages.
   std::string paths_;
-  // Last: ends before what it serves.
+  // Last, so that it ends before what it serves.
   std::unique_ptr<HttpServer> server_;
 };
 

@@ -4,14 +4,14 @@
 //       HttpServer::Start("127.0.0.1:9464", [](const ReceivedRequest& request) -> HttpAnswer { ...
 //       });
 //
-// A connection is one request, without a body, and one answer. Nobody's slowness holds up anybody
-// else: a connection that has not sent all of its request costs a descriptor and no thread, and
-// when there are kMaxHttpConnections the oldest that is not done gives way to a new one, so that
-// who asks at once is answered at once. Who has not sent all of a request within kHttpTimeout, or
-// reads nothing of the answer for so long, is cut off. Some descriptors are kept back for when the
-// process has no more. Answers that nobody reads are bounded too, the oldest going first.
+// A connection is one request, without a body, and one answer. Slow clients delay nobody: a
+// connection with an incomplete request costs a descriptor and no thread, and at
+// kMaxHttpConnections the oldest unfinished one gives way to a new one, so that a client that asks
+// at once is answered at once. A client that has not sent its request within kHttpTimeout, or reads
+// nothing of the answer for that long, is cut off. Some descriptors are reserved for when the
+// process has no more. Unread answers are bounded too; the oldest goes first.
 //
-// Serves until it is destroyed, which takes no longer than the answer being made.
+// Serves until it is destroyed, which waits at most for the answer being made.
 
 #ifndef BATCHPLAN_SERVER_TELEMETRY_HTTP_SERVER_H_
 #define BATCHPLAN_SERVER_TELEMETRY_HTTP_SERVER_H_
@@ -33,7 +33,7 @@ inline constexpr size_t kMaxHttpRequestBytes = 8 << 10;
 inline constexpr size_t kMaxUnsentHttpBytes = 32 << 20;
 inline constexpr size_t kReservedDescriptors = 8;
 
-// As it came: nothing is decoded.
+// As received: nothing is decoded.
 struct ReceivedRequest {
   std::string_view method;
   std::string_view path;
@@ -50,13 +50,13 @@ struct HttpAnswer {
   std::string_view more_headers = {};
 };
 
-// Called on the server's thread, for every request. What it throws is answered with 500.
+// Called on the server's thread for every request. Exceptions are answered with 500.
 using HttpHandler = std::function<HttpAnswer(const ReceivedRequest& request)>;
 
 class HttpServer {
  public:
-  // Listens on `address`, HOST:PORT; port 0 takes a free one. FailedPrecondition if the address is
-  // taken or can't be listened on.
+  // Listens on `address`, HOST:PORT; port 0 chooses a free one. FailedPrecondition if the address
+  // is in use or can't be listened on.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address,
                                                            HttpHandler handler);
 

@@ -1,16 +1,15 @@
-// A bounded set of label values for job ids, which clients make up: so many jobs have labels of
+// A bounded set of label values for job ids, which clients make up: max_labels jobs have labels of
 // their own, the others share one.
 //
 //   JobLabels labels({.max_labels = 100}, [&](const std::string& label) { ... remove series ... });
 //   counter_of[labels.LabelOf(request.job_id(), absl::Now())]->Increment();
 //
-// While there are labels left, a job gets one by its first call, and keeps it for as long as it
-// goes on calling. Once all are taken, a job without one gets that of the job whose last call is
-// the longest ago, if that is an hour or more; so names that are made up take no label that a job
-// has, however many there are. Before that, who comes first has them.
+// While labels are left, a job gets one with its first call, and keeps it as long as it goes on
+// calling. Later, a job without a label gets that of the job that has been idle longest, if that is
+// at least an hour. So made-up names never take the label of an active job, however many there are.
 //
-// Takes O(log max_labels), and allocates for new jobs alone. Not thread-safe: whoever counts under
-// a label must not do so after the label's series are removed, so holds one lock for both.
+// O(log max_labels); allocates for new jobs only. Not thread-safe: hold one lock for LabelOf and
+// for counting, so that nothing is counted under a label whose series have been removed.
 
 #ifndef BATCHPLAN_SERVER_TELEMETRY_JOB_LABELS_H_
 #define BATCHPLAN_SERVER_TELEMETRY_JOB_LABELS_H_
@@ -27,8 +26,8 @@
 
 namespace batchplan {
 
-// Labels that are no job's own: of those without a label, and of requests without a job id. A job
-// that calls itself so is counted with them.
+// The labels of jobs without one of their own, and of requests without a job id. A job of such a
+// name is counted with them.
 inline constexpr std::string_view kOtherJobs = "other";
 inline constexpr std::string_view kUnsetJob = "unset";
 
@@ -48,9 +47,9 @@ class JobLabels {
   JobLabels(const JobLabels&) = delete;
   JobLabels& operator=(const JobLabels&) = delete;
 
-  // The label to count a call of `job_id` under, at `now`; times of successive calls that go back
-  // are taken as the latest so far. kOtherJobs for an id that is longer than kMaxIdBytes or no
-  // plain text, too. Good until the next call.
+  // The label under which a call of `job_id` at `now` counts; if times go back, the latest so far
+  // is used. kOtherJobs also for an id that is longer than kMaxIdBytes or not plain text. Valid
+  // until the next call.
   std::string_view LabelOf(std::string_view job_id, absl::Time now);
 
  private:
@@ -62,7 +61,7 @@ class JobLabels {
   const JobLabelOptions options_;
   const std::function<void(const std::string&)> retire_;
 
-  // Those with labels, the longest idle first; and where each is, by its name.
+  // Jobs with labels, the longest idle first; and the place of each, by its name.
   std::list<Job> jobs_;
   std::map<std::string_view, std::list<Job>::iterator> places_;
   absl::Time latest_ = absl::InfinitePast();

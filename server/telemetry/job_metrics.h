@@ -40,8 +40,7 @@ class JobMetrics {
   JobMetrics(const JobMetrics&) = delete;
   JobMetrics& operator=(const JobMetrics&) = delete;
 
-  // A plan that was answered, an error that was, what is fitted to the job now, and a step that was
-  // measured.
+  // An answered plan, an answered error, what is fitted to the job now, and a measured step.
   void CountPlan(const PlanRecord& plan, absl::Time now);
   void CountError(std::string_view job_id, absl::Time now);
   void ShowFit(std::string_view job_id, const FitRecord& fit, absl::Time now);
@@ -111,8 +110,8 @@ class JobMetrics {
     std::optional<StepSeries> steps;
   };
 
-  // Those of `job_id`, made if they are new. They are used under mutex_ too: another job may take
-  // their place.
+  // The series of `job_id`, made if they are new. They are used under mutex_ too: another job may
+  // replace them.
   std::pair<const std::string, Series>& SeriesOf(std::string_view job_id, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RemoveSeries(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

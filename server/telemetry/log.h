@@ -44,7 +44,7 @@ struct LogOptions {
   Severity lowest = Severity::kInfo;
 };
 
-// Holds for all lines from then on, on all threads.
+// Applies to all later lines, on all threads.
 void SetLogOptions(const LogOptions& options);
 
 LogFormat CurrentLogFormat();
@@ -76,20 +76,20 @@ std::string FormatLogLine(absl::Time time, Severity severity, std::string_view e
                           std::initializer_list<LogField> fields,
                           LogFormat format = LogFormat::kText);
 
-// Has one line written to standard error, stamped with the present time.
+// Queues one line for standard error, stamped with the present time.
 void Log(Severity severity, std::string_view event, std::initializer_list<LogField> fields = {});
 
-// How many lines of one kind may be logged, where anybody can cause them.
+// Limits the rate of a kind of line that any client can cause.
 //
 //   if (const std::optional<uint64_t> left_out = limit.Admit(absl::Now())) Log(...);
 //
 // Thread-safe.
 class LogLimit {
  public:
-  // So many lines a second in the long run, and as many at once after a quiet second.
+  // Admits `lines_a_second` in the long run, and as many at once after a quiet second.
   explicit LogLimit(double lines_a_second) : rate_(lines_a_second), room_(lines_a_second) {}
 
-  // Whether a line may be written: if so, how many could not be since the last that was.
+  // If a line may be written: how many were refused since the last one. Else nothing.
   std::optional<uint64_t> Admit(absl::Time now);
 
  private:

@@ -3,9 +3,9 @@
 //   WriteLogLine(std::move(line));    // from any thread, at any time
 //   FlushLog(absl::Seconds(1));       // before the process ends
 //
-// Lines wait in a queue of kMaxQueuedLogBytes: who logs never waits for whoever reads standard
-// error. A line that finds no room is dropped and counted; once there is room again a line
-// says how many were. Lines come out in the order in which they went in.
+// Lines wait in a queue of kMaxQueuedLogBytes, so that a caller never waits for the reader of
+// standard error. A line that finds no room is dropped and counted; once there is room again, a
+// line says how many were dropped. Lines are written in the order in which they were queued.
 
 #ifndef BATCHPLAN_SERVER_TELEMETRY_LOG_WRITER_H_
 #define BATCHPLAN_SERVER_TELEMETRY_LOG_WRITER_H_
@@ -18,15 +18,15 @@
 
 namespace batchplan {
 
-// Some ten thousand lines.
+// About ten thousand lines.
 inline constexpr size_t kMaxQueuedLogBytes = 4 << 20;
 
-// Has `line`, which ends in a newline, written to standard error. The first one starts the thread,
-// which takes no signals and lives as long as the process.
+// Queues `line`, which ends in a newline. The first call starts the thread, which blocks all
+// signals and lives as long as the process.
 void WriteLogLine(const std::string& line);
 
-// Waits until the lines of now are written, at most so long; whether they are. Takes no lock and no
-// memory, so that a signal handler may call it.
+// Waits until the lines queued so far are written, at most for the given time; returns whether they
+// are. Locks and allocates nothing, so that a signal handler may call it.
 bool FlushLog(absl::Duration longest);
 
 // Since the process began.

@@ -31,7 +31,7 @@ constexpr std::array kStoreOperationNames = {"put_part", "progress",    "leave",
                                              "parts",    "put_outcome", "mark_served",
                                              "restore",  "get_fit",     "replace_fit"};
 
-// Plans of so many sequences at most; the last has no bound.
+// Upper bounds of the classes by a plan's sequences; the last class has none.
 constexpr std::array<uint64_t, 3> kSizeBounds = {256, 4096, 65536};
 constexpr std::array kSizeNames = {"le_256", "le_4096", "le_65536", "larger"};
 
@@ -195,7 +195,7 @@ prometheus::Histogram& Metrics::PlanningSeconds(size_t preset, uint64_t sequence
   std::atomic<prometheus::Histogram*>& place = planning_seconds_of_[preset][size];
   prometheus::Histogram* histogram = place.load(std::memory_order_acquire);
   if (histogram == nullptr) {
-    // The same one for whoever else adds it now.
+    // Another thread that adds it now gets this one too.
     histogram =
         &planning_seconds_->Add({{"preset", kPresetLabels[preset]}, {"size", kSizeNames[size]}},
                                 BucketsOf(metric::kPlanningSeconds));

@@ -36,15 +36,15 @@
 
 namespace batchplan {
 
-// Why a call was refused for what it takes.
+// Why a call was refused for its memory or time.
 enum class Refusal {
-  // No room, and its job has no claim to another's.
+  // No room, and its job may not displace another's call.
   kQueueFull,
-  // It waited, and gave way to a call of a job that holds less.
+  // It waited, and was displaced by a call of a job that holds less.
   kPushedOut,
-  // The work ahead would have outlasted its deadline.
+  // The work queued before it would have outlasted its deadline.
   kDeadline,
-  // Its planning went on for longer than any may.
+  // Its planning exceeded the time limit.
   kTooLong,
   // Its answer, or another, gave way: callers don't read what they have asked for.
   kUnread,
@@ -84,7 +84,7 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  // A call of an RPC ("PlanBatch") that begins, and its answer after so long.
+  // The beginning of a call of an RPC ("PlanBatch"), and its answer with the time it took.
   void BeginCall(std::string_view method);
   void EndCall(std::string_view method, absl::StatusCode code, double seconds);
   // One that was refused before it could begin.
@@ -106,24 +106,24 @@ class Metrics {
   // are planned, as they are now.
   void RecordQueue(uint64_t waiting, uint64_t sequences);
 
-  // A request that waited so long for its planning thread.
+  // How long a request waited for its planning thread.
   void RecordQueueSeconds(double seconds);
 
   // A call that was refused; EndCall counts it too.
   void RecordRefusal(Refusal reason);
 
-  // What answers that their callers have not read yet take, as it is now.
+  // The memory of answers that their callers have not read yet, as it is now.
   void RecordUnsent(uint64_t bytes);
 
   // A look-up in the plan cache; and what it holds, as it is now.
   void RecordCacheLookup(bool hit);
   void RecordCacheSize(size_t plans, size_t bytes);
 
-  // Collective plans, as they are now; and a worker's part, answered so after so long.
+  // Collective plans, as they are now; how a worker's part was answered, and after how long.
   void RecordJoins(const JoinsRecord& joins);
   void RecordJoin(const absl::Status& answer, double seconds);
   void RecordStore(const StoreRecord& store);
-  // A call of the store, which took so long. NotFound is an answer, no failure.
+  // A call of the store, with the time it took. NotFound is an answer, no failure.
   void RecordStoreCall(StoreOperation operation, absl::StatusCode code, double seconds);
 
   // When the server's certificate ends. Without a certificate there is no such series.
@@ -165,7 +165,7 @@ class Metrics {
   prometheus::Gauge* const queue_sequences_;
   prometheus::Histogram* const queue_seconds_;
   std::array<prometheus::Counter*, kPresets> plans_{};
-  // Made as they are needed: most are not.
+  // Made when first needed: most never are.
   prometheus::Family<prometheus::Histogram>* const planning_seconds_;
   std::array<std::array<std::atomic<prometheus::Histogram*>, kSizes>, kPresets>
       planning_seconds_of_{};

@@ -31,7 +31,7 @@ constexpr size_t ContextSizePlace(uint64_t ranks) {
              : kContextSizes - 1;
 }
 
-// What the label context_parallel says of a place.
+// The value of the label context_parallel for a place.
 inline std::string ContextSizeLabel(size_t place) {
   return place + 1 < kContextSizes ? std::to_string(1U << place) : "other";
 }
@@ -66,8 +66,8 @@ struct PassRecord {
     return metrics.unique_tokens > 0 ? metrics.unique_tokens : metrics.true_tokens;
   }
 
-  // Metrics that are exported in another form. None is negative: Prometheus takes a sum that falls
-  // for one that was started anew.
+  // Metrics that are exported in another form. None is negative: Prometheus treats a sum that falls
+  // as one that restarted from 0.
   double bin_spread() const { return 1 - metrics.bin_balance; }
   double padding_removed() const { return std::max(0.0, metrics.padding_removed); }
   double pipeline_bubble() const { return std::max(0.0, metrics.pipeline_bubble); }
@@ -99,7 +99,7 @@ struct WaitingRecord {
 };
 
 struct PlanRecord {
-  // As the client has it.
+  // As the client sent it.
   std::string_view job_id = {};
   std::string_view preset = {};
   uint64_t sequences = 0;

@@ -4,11 +4,11 @@
 //   RunClosedLoop({.concurrency = 8, .warm_up = ..., .duration = ...}, call, &result);
 //   result.latencies.Percentile(99);
 //
-// Closed loop: so many callers, each of which calls again as soon as it is answered; it measures
-// throughput. Open loop: calls leave on a schedule, whatever becomes of those before them, and
-// their latency counts from the moment they were due, so that a slow answer is charged for the
-// calls that it held up (no "coordinated omission"); it measures the latency that users see at that
-// rate.
+// Closed loop: a fixed number of callers, each of which calls again as soon as it is answered; it
+// measures throughput. Open loop: calls leave on a schedule, whether or not earlier ones are
+// answered. Their latency counts from the moment they were due, so that a slow answer is charged
+// for the calls that it held up (no "coordinated omission"); it measures the latency that users see
+// at that rate.
 //
 // Calls that begin, or are due, within the warm-up are made and not counted. Both return once every
 // call is answered.

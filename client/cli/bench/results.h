@@ -37,8 +37,8 @@ class LatencyHistogram {
   // Exact; 0 of nothing.
   absl::Duration max() const { return absl::Nanoseconds(max_.load(std::memory_order_relaxed)); }
 
-  // The least latency that so many percent of all do not exceed, or up to 1/128 more; never above
-  // max(). 0 of nothing. percent in 0 .. 100.
+  // The latency that `percent` (0 .. 100) of all calls do not exceed, or up to 1/128 more; never
+  // above max(). 0 without calls.
   absl::Duration Percentile(double percent) const;
 
  private:

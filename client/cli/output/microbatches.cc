@@ -112,7 +112,7 @@ double SharedCost(const v1::CostModel& model, double tokens, double squares, uin
   return (model.per_token() * tokens + model.per_token_squared() * squares) / ranks;
 }
 
-// What each of so many ranks spends on a token that they share.
+// What each rank of a group of `ranks` spends on exchanging one token.
 double ExchangePerToken(const v1::CostModel& model, uint32_t ranks) {
   CostModel by_size;
   for (const v1::Exchange& entry : model.exchange()) {

@@ -20,7 +20,7 @@ struct Microbatch {
   // The data-parallel rank; where groups differ in size, the first of its ranks in the pool.
   uint32_t rank = 0;
   uint32_t slot = 0;
-  // That share its tokens, and what they round lengths up to a multiple of.
+  // The ranks that share its tokens, and the multiple that they round lengths up to.
   uint32_t context_parallel = 1;
   uint32_t length_multiple = 1;
   // Its sequences are PassPlan.sequence_index[begin .. end).
@@ -28,15 +28,15 @@ struct Microbatch {
   uint32_t end = 0;
   uint32_t row_width = 0;
   uint64_t true_tokens = 0;
-  // Without those that stand in the row already, since an earlier sequence has them too.
+  // Without shared tokens, which an earlier sequence put in the row.
   uint64_t laid_tokens = 0;
-  // The same as laid_tokens where sequences share.
+  // Equals laid_tokens where sequences share.
   uint64_t aligned_tokens = 0;
   // After all padding: the row, or n * width.
   uint64_t scheduled_tokens = 0;
   // What its loads cost each of its ranks (load_costs.h): in one phase with its tokens, and in
-  // phases of their own, those of separate loads and then those of dealt ones. These take as long
-  // on all ranks of the slot.
+  // phases of their own, first of separate loads, then of dealt ones. A phase of its own lasts
+  // equally long on all ranks of the slot.
   double load_cost = 0;
   std::vector<double> separate_costs = {};
   std::vector<double> dealt_costs = {};
@@ -47,7 +47,7 @@ struct Microbatch {
 struct RankLoad {
   uint64_t microbatches = 0;
   uint64_t sequences = 0;
-  // Where groups differ in size, its part of those of its groups.
+  // Where groups differ in size, its part of its groups' tokens.
   uint64_t laid_tokens = 0;
   // Tokens: the budgets of its micro-batches, or the length of a longer sequence that runs alone.
   // Where groups differ in size, its part of the budgets.
@@ -63,13 +63,13 @@ uint64_t Align(uint64_t length, uint32_t multiple);
 absl::StatusOr<std::vector<Microbatch>> ListMicrobatches(const v1::PassPlan& plan, Layout layout,
                                                          const Topology& topology);
 
-// The ranks that have micro-batches of their own: data-parallel ones, or with dynamic_context those
-// of the pool.
+// The number of ranks that have micro-batches of their own: data-parallel ranks, or with
+// dynamic_context the pool's.
 uint32_t RanksOf(const Topology& topology);
 
-// The same for each pass of `response`, a plan for a request of these options, complete.
-// InvalidArgument also if it has another number of passes, or counts of micro-batches that the
-// pipeline's schedule has no order for.
+// The micro-batches of each pass of `response`, a complete plan for a request of these options.
+// InvalidArgument as ListMicrobatches, or if it has another number of passes, or counts of
+// micro-batches that the pipeline's schedule has no order for.
 absl::StatusOr<std::vector<std::vector<Microbatch>>> ListPasses(
     const PlanOptions& options, const v1::PlanBatchResponse& response);
 

@@ -145,7 +145,7 @@ void AddPipeline(const PlanOptions& options, const PassOptions& pass, const v1::
                         : "")});
 }
 
-// What a micro-batch may hold; where groups differ in size, so many tokens on so many ranks.
+// What a micro-batch may hold; where groups differ in size, also on how many ranks.
 std::string BudgetRow(const Topology& topology, const PassOptions& pass, const v1::PassPlan& plan) {
   const bool is_pool = topology.dynamic_context.has_value();
   std::string row = absl::StrCat(

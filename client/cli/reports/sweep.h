@@ -26,8 +26,8 @@ struct SweepAxes {
   std::vector<uint32_t> context_parallel = {};
   std::vector<uint32_t> pipeline_parallel = {};
   std::vector<uint32_t> virtual_pipeline = {};
-  // Set: DP is what so many GPUs leave for CP x TP x PP, and points that do not divide them are
-  // left out. Then data_parallel is empty.
+  // Set: DP is gpus / (CP x TP x PP), points where that is no whole number are left out, and
+  // data_parallel is empty.
   std::optional<uint32_t> gpus = std::nullopt;
 
   // How many combinations there are, at least 1.

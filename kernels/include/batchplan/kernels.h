@@ -16,15 +16,14 @@
 //   ... the model's forward and loss on the packed row ...
 //   batchplan_unpack(backend, &row, &sequences, outputs, num_outputs, error, stream);
 //
-// Backends: "host" computes on the calling thread and has returned its results; "cuda" enqueues on
-// the caller's stream of the current device and returns. No function allocates memory or keeps
-// state, and none but batchplan_wait waits for a device (copies of host memory that is not pinned
-// may), so any number of threads may call at once
-// with outputs of their own, and the cuda calls can be captured into a graph. What is passed by
-// value or read on the host (number of sequences, options, field descriptors) is then fixed; what
-// lies in device memory (lengths, offsets, sequence_index, the tensors) may change between replays,
-// so that one graph serves every micro-batch up to its row width: pass the largest number of
-// sequences, and for those that are absent, a length of 0 and UINT32_MAX in sequence_index.
+// Backends: "host" computes on the calling thread and returns when done; "cuda" enqueues on the
+// caller's stream of the current device and returns. No function allocates memory or keeps state,
+// and only batchplan_wait waits for a device (copies of host memory that is not pinned may). So any
+// number of threads may call at once with outputs of their own, and cuda calls can be captured into
+// a graph. In a graph, arguments by value or read on the host (number of sequences, options, field
+// descriptors) are fixed; device memory (lengths, offsets, sequence_index, the tensors) may change
+// between replays. So one graph serves every micro-batch up to its row width: pass the largest
+// number of sequences, and for absent ones a length of 0 and UINT32_MAX in sequence_index.
 //
 // Both backends run the same index arithmetic and give the same bytes. Offsets into tensors are 64
 // bits wide; the row itself is below 2^31 tokens, because cu_seqlens are 32-bit everywhere.

@@ -1,9 +1,9 @@
 // Which token of the source a token of the destination gets: packing and unpacking.
 //
-// A direction has these steps. Locate reads what the arrays say of a token's sequence, for all
-// fields of a group; every thread of a warp must call it, and tokens best ascend from thread to
-// thread. Advance goes on to a later token if it belongs to the same run. MoveOf says where the
-// token comes from and goes to in the fields of one way.
+// A direction has three steps. Locate looks up a token's sequence, once for all fields of a group;
+// every thread of a warp must call it, fastest with tokens that ascend from thread to thread.
+// Advance goes on to a later token if it belongs to the same run. MoveOf returns the token's source
+// and destination in the fields of one way.
 
 #ifndef BATCHPLAN_KERNELS_SRC_CUDA_DIRECTIONS_H_
 #define BATCHPLAN_KERNELS_SRC_CUDA_DIRECTIONS_H_
@@ -38,7 +38,7 @@ struct TokenId {
 
 struct PackTokens {
   static constexpr bool kShares = false;
-  // While the error word holds an error there is no layout to go by: all is padding.
+  // While the error word holds an error there is no layout: every token is padding.
   static constexpr bool kPadsOnError = true;
   static constexpr bool kHasIds = true;
 
@@ -90,7 +90,7 @@ struct PackTokens {
   static __device__ TokenId IdOf(const Tasks& tasks, const FieldWay& way, const Located& located,
                                  bool holds_error) {
     if (way.content == BATCHPLAN_CONTENT_POSITION_IDS) {
-      // What indexes by it stays in bounds also if offsets leave the cell without a token.
+      // Indices made of it stay in bounds also if offsets leave the cell without a token.
       const bool has_token = !holds_error && located.token.token != kNone;
       return {has_token ? located.token.token : 0, located.cell};
     }
@@ -112,7 +112,7 @@ struct PackShared : PackTokens {
 
 struct UnpackTokens {
   static constexpr bool kShares = false;
-  // The rows may hold what no layout that failed must wipe out.
+  // A failed layout must not overwrite what the rows hold.
   static constexpr bool kPadsOnError = false;
   static constexpr bool kHasIds = false;
 

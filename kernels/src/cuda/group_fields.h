@@ -13,14 +13,14 @@
 
 namespace batchplan::kernels::cuda {
 
-// Of a grid.
+// The most blocks that a grid has.
 inline constexpr int64_t kMostBlocks = INT32_MAX;
-// A narrow group of so many items fills a device in several rounds too.
+// A narrow group of at least kManyItems items fills a device in several rounds too.
 inline constexpr int64_t kManyItems = int64_t{1} << 19;
 inline constexpr uint8_t kRoundsOfMany = 4;
 
-// How many tokens the destination of a field has; to unpack to padded rows, how wide they are, else
-// 0.
+// How many tokens the destination of a field has, and the width of its padded rows: 0 unless it
+// unpacks to such rows.
 struct Extent {
   int64_t tokens;
   uint64_t row_width;
@@ -38,13 +38,13 @@ class FieldGrouping {
     }
   }
 
-  // Writes groups, ways and fields to the tasks. Returns the thread blocks that they take, more
-  // than kMostBlocks if that is too many.
+  // Writes groups, ways and fields to the tasks. Returns the number of thread blocks that they
+  // need: more than kMostBlocks if they need too many.
   int64_t Form() {
     int64_t blocks = 0;
     for (uint32_t first = 0; first < num_fields_; ++first) {
       if (fields_[first].is_taken) continue;
-      // Nothing of so many bytes exists, and no multiplication overflows.
+      // No buffer is that large; refused here, so that no multiplication overflows.
       if (fields_[first].extent.tokens > INT64_MAX / fields_[first].token_bytes) {
         return kMostBlocks + 1;
       }
@@ -94,7 +94,7 @@ class FieldGrouping {
     for (uint32_t i = 0; i < sizeof pad; ++i) pad[i] = from.pad_value[i % from.element_size];
     memcpy(&field.task.pad, pad, sizeof pad);
     field.way.content = from.content;
-    // Other content has no use for these: they must not separate its ways.
+    // Other content ignores these, so they must not separate its ways.
     if (HasTokenRows(from)) {
       field.way.token_shift = from.token_shift;
       field.way.width = ragged ? 0 : from.width;

@@ -9,7 +9,7 @@
 
 namespace batchplan::kernels::cuda {
 
-// What the CUDA runtime last refused on this thread.
+// The last error of the CUDA runtime on this thread.
 inline thread_local cudaError_t last_error = cudaSuccess;
 
 inline batchplan_status StatusOf(cudaError_t error) {
@@ -24,7 +24,7 @@ inline batchplan_status StatusOf(cudaError_t error) {
     case cudaErrorSystemDriverMismatch:
     case cudaErrorSystemNotReady:
     case cudaErrorCompatNotSupportedOnDevice:
-    // Nothing in this build is machine code for it, or can be made into that.
+    // This build has neither machine code for the device nor code that can be compiled to it.
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorInvalidKernelImage:
     case cudaErrorInvalidPtx:

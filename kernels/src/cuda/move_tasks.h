@@ -1,9 +1,9 @@
 // A call to pack or unpack as its kernel gets it.
 //
-// Fields are narrow or wide by the bytes of a token. Narrow ones whose destinations have their
+// Fields are narrow or wide by the bytes of a token. Narrow fields whose destinations have their
 // tokens in the same places form a group, which has thread blocks of its own: a thread looks up the
-// sequence of its token once for all of them. Within a group, the fields that also take the same
-// tokens from their sources go one way: those are found once for all of these.
+// sequence of its token once for the group. Within a group, fields that also read the same tokens
+// of their sources form a way: the source token is found once for the way.
 
 #ifndef BATCHPLAN_KERNELS_SRC_CUDA_MOVE_TASKS_H_
 #define BATCHPLAN_KERNELS_SRC_CUDA_MOVE_TASKS_H_
@@ -18,7 +18,8 @@ namespace batchplan::kernels::cuda {
 
 inline constexpr uint32_t kThreads = 256;
 
-// From so many bytes a token on, a field is wide: short sequences have some work for a warp then.
+// A field of at least this many bytes a token is wide: even its short sequences have work for a
+// warp.
 inline constexpr uint32_t kLeastWideBytes = 128;
 
 struct FieldTask {
@@ -52,17 +53,17 @@ struct FieldGroup {
   uint8_t first_way;
   uint8_t num_ways;
   bool is_wide;
-  // Of a narrow group, how many words each thread moves, one after the other.
+  // Narrow group: how many words each thread moves, one after the other.
   uint8_t rounds;
-  // Of a wide field, the bytes of a token; of narrow ones, the words of each.
+  // Wide field: bytes of a token. Narrow group: words of a token.
   uint32_t token_size;
-  // Unpacking to padded rows: theirs.
+  // Unpacking to padded rows: their width.
   uint64_t row_width;
-  // What the destination of a field has of what token_size counts: bytes or words.
+  // The size of a field's destination in the unit of token_size: bytes or words.
   int64_t items;
 };
 
-// All of a launch, in its parameters: nothing to upload, nothing to keep alive.
+// A whole launch, passed as kernel parameters: nothing to upload, nothing to keep alive.
 struct Tasks {
   Row row;
   batchplan_sequences sequences;

@@ -14,8 +14,8 @@ namespace batchplan::kernels::cuda {
 // Fields whose words a thread loads before it stores the first.
 inline constexpr uint32_t kFieldsAtOnce = 4;
 
-// One word of each of a way's fields: number `source` of the source, or of padding if that is
-// kPadding, to number `destination` of the destination. It is word `in_token` of its token.
+// The move of one word in each field of a way: from word `source` of the source, or from padding if
+// that is kPadding, to word `destination` of the destination. It is word `in_token` of its token.
 struct WordMove {
   int64_t source;
   int64_t destination;

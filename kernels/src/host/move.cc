@@ -70,7 +70,7 @@ void UnpackSequence(const Movement& movement, const batchplan_field& field,
   }
 }
 
-// The same in a row that shares prefixes.
+// UnpackSequence for a row that shares prefixes.
 void UnpackPath(const Movement& movement, const batchplan_field& field, uint32_t sequence,
                 const SequencePlace& place, uint32_t row_end) {
   if (row_end == 0 || place.row >= movement.sequences.num_rows) return;

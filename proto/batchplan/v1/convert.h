@@ -35,8 +35,8 @@ struct ParsedRequest {
 // its place before it parses the request.
 absl::StatusOr<ParsedRequest> ParseRequest(const v1::PlanBatchRequest& request);
 
-// The same but for the cost model, which is not read and stays at its default: what can be known of
-// a request for fitted costs without them.
+// ParseRequest without the cost model, which is not read and stays at its default: for a request
+// that asks for fitted costs, before they are known.
 absl::StatusOr<ParsedRequest> ParseRequestWithoutCosts(const v1::PlanBatchRequest& request);
 
 // InvalidArgument if other fields are set beside cost_model.fitted.

@@ -23,7 +23,7 @@ namespace batchplan {
 std::string DefaultRunId(uint32_t world_size,
                          const std::function<std::string(const char* name)>& variable);
 
-// The same from this process's environment.
+// Reads this process's environment.
 std::string DefaultRunId(uint32_t world_size);
 
 }  // namespace batchplan

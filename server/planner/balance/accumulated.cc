@@ -3,12 +3,12 @@
 // First way: divide the items into even sums (even_parts.h), then pack each rank's share into its
 // bins. That is optimal wherever it fits within the tolerance of the effort.
 //
-// Second way, where it does not: take bins that are packed already, and as many as wanted by
-// halving the largest; divide whole bins into even sums, equally many a rank; then exchange items
-// between the costliest rank and others (exchange_search.h) under the limits of the bins, and
-// divide the changed bins anew, for a few rounds. If the packing has fewer bins than wanted, the
-// new ones may instead be given one cheap item each. The better of the two ways is the result; bins
-// of a rank are made similar in tokens where the limits allow it.
+// Second way, if the first does not fit: start from packed bins, and halve the largest until there
+// are as many as wanted, or add bins of one cheap item each. Divide whole bins into even sums,
+// equally many a rank. Then exchange items between the costliest rank and others
+// (exchange_search.h) within the limits of the bins, and divide the changed bins anew, for a few
+// rounds. The better of the two ways is the result; bins of a rank are made similar in tokens where
+// the limits allow it.
 
 #include "server/planner/balance/accumulated.h"
 
@@ -29,8 +29,8 @@
 namespace batchplan {
 namespace {
 
-// Item exchanges between ranks that keep the limits of the bins. An item takes the place of the one
-// it is exchanged for; without one, it goes to the bin of the rank with the most free tokens.
+// Item exchanges between ranks that keep the limits of the bins. An item goes to the bin of the
+// item it is exchanged for; without one, to the rank's bin with most free tokens.
 class BinRules {
  public:
   BinRules(const PackItems& items, const BinLimits& limits, const Bins& bins,
@@ -117,7 +117,7 @@ class BinRules {
     bin_of_[item] = to;
   }
 
-  // The tokens that another item can have here: none where no sequence may come.
+  // The tokens that another item may have: none if the bin may not have another sequence.
   static int64_t FreeTokens(const BinState& bin) { return bin.sequences > 0 ? bin.room : -1; }
 
   void FindRoomiest(uint32_t rank) {
@@ -212,7 +212,7 @@ class Balancer {
     return ByRank(bins, rank_of_bin);
   }
 
-  // Makes the bins of each rank similar in tokens, where the limits leave the room.
+  // Makes the bins of each rank similar in tokens if the limits allow it.
   Bins EvenOut(const Bins& bins) const {
     if (allowance_.stop_requested()) return bins;
     Bins result;
@@ -257,7 +257,7 @@ class Balancer {
     return *std::max_element(sums.begin(), sums.end());
   }
 
-  // The cost of the costliest rank, of bins in the order of the result.
+  // The cost of the costliest rank; bins are in the order of the result.
   uint64_t LargestCost(const Bins& bins) const {
     std::vector<uint32_t> rank_of_bin(bins.size());
     for (size_t bin = 0; bin < bins.size(); ++bin) {

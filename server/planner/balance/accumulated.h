@@ -11,17 +11,18 @@
 
 namespace batchplan {
 
-// Bins for `ranks` ranks with `slots` each, slot s of rank r the bin r * slots + s, such that the
-// costliest rank costs little; an item's cost is its load. All bins are within the limits and none
-// is empty. Inside a rank the bins have similar numbers of tokens where the limits leave the room.
+// Bins for `ranks` ranks with `slots` slots each, such that the costliest rank costs little. Slot s
+// of rank r is bin r * slots + s; an item's cost is its load. All bins are within the limits and
+// none is empty. Inside a rank the bins have similar numbers of tokens where the limits leave the
+// room.
 //
 // Only the sum of a rank's costs matters, so the items are first divided among the ranks with no
-// regard to bins (EvenParts), and each share is packed. Where a share can't be packed, or the
-// limits are too tight for that, `start` is split into as many bins as are needed, whole bins are
-// divided among the ranks, and then the costliest rank exchanges items with others, from bin to
-// bin, within the limits (exchange_search.h). Ends once it is within EvenTolerance of
-// LargestSumBound (even_parts.h), or when the steps of the effort are used up. Once the allowance
-// is spent or a stop requested, it ends soon with what it has by then.
+// regard to bins (EvenParts), and each share is packed. If a share can't be packed, or the limits
+// are too tight to try, `start` is split into ranks * slots bins, which are divided among the ranks
+// whole; then the costliest rank exchanges items with others, from bin to bin, within the limits
+// (exchange_search.h). Ends once the costliest rank is within EvenTolerance of LargestSumBound
+// (even_parts.h), or when the steps of the effort are used up. Once the allowance is spent or a
+// stop requested, it ends soon with what it has by then.
 //
 // `start` is a packing of all items within the limits, into at most ranks * slots bins;
 // ranks * slots <= items.size(); a total of loads below 2^62. Deterministic. O(n log n) and a

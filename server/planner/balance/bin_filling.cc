@@ -83,9 +83,9 @@ void Filling::Remove(uint32_t position) {
 namespace {
 
 constexpr uint64_t kTicksALeftOverStep = 2;
-// For each position that is left over, even if the allowance is spent.
+// The least steps for each left-over position, even if the allowance is spent.
 constexpr uint64_t kLeastStepsEach = 16;
-// Bins that are asked to relieve an overfull one.
+// The most bins that are asked to relieve an overfull one.
 constexpr int kMaxRelievers = 400;
 
 class OverflowMender {
@@ -131,7 +131,7 @@ class OverflowMender {
     }
   }
 
-  // The bin for what is left over, of those that may take a sequence more; any bin if there are
+  // The bin for a left-over item, among those that may have one more sequence; any bin if there are
   // none.
   uint32_t BinFor(uint32_t position) {
     if (rooms_.empty()) return begin_;

@@ -44,8 +44,8 @@ struct SortedTask {
     return ItemSize::Of(cost[position], length[position], count[position]);
   }
 
-  // The first position, at or after which every item costs at most `most_cost` and, where lengths
-  // descend, is at most `most_length` long.
+  // The first position from which on every item costs at most `most_cost` and, where lengths
+  // descend, has at most `most_length` tokens.
   size_t FirstWithin(uint64_t most_cost, uint32_t most_length) const;
 
   std::vector<uint32_t> item;  // as the caller numbers them
@@ -97,22 +97,23 @@ class Filling {
   std::vector<uint32_t> bin_of_;
 };
 
-// The slots that long items dictate. While the costliest unused item costs more than the mean of
-// the micro-batches that are left, it decides what its slot takes, whatever stands beside it. So
-// the bins of one slot after the other are filled as close to that cost as the token budget lets
-// them come, so that the least is lost to waiting. Several ways to fill a slot are tried and the
-// one that wastes least is kept. Takes the items out of `unused`, which holds all positions, and
-// leaves enough of them that no later bin is empty.
+// Fills the slots whose time one long item dictates. While the costliest unused item costs more
+// than the mean of the bins still to be filled, its slot runs as long as this item. The other bins
+// of the slot are filled as close to its cost as the token budget allows, so that little time is
+// lost to waiting. Several ways to fill a slot are tried and the one that wastes least is kept.
+// Takes the items out of `unused`, which holds all positions at first, and leaves enough of them
+// for every later bin.
 //
 // Returns the number of slots filled, the bins [0, ranks * slots filled) of the empty `filling`.
 // O(n log n). Once the allowance is spent or a stop requested, no further slot is begun.
 uint32_t FillHeadSlots(IndexSet& unused, Filling& filling, const Allowance& allowance = {});
 
-// Places what found no room: into the tightest of the bins [begin, end) that holds it, else into
-// the roomiest that may take a sequence more, which then is overfull. Moves and exchanges between
-// bins mend that: from the worst overfull bin to those with most room, the smallest change that
-// cures it, or else the largest, so that the overflow falls with every step. False if it gets stuck
-// or has used `steps` items and bins short of sequences looked at; some bins are then overfull.
+// Places items that found no room: each into the tightest of the bins [begin, end) that holds it,
+// or else into the roomiest that may have one more sequence, which is then overfull. Moves and
+// exchanges cure the overflow: the worst overfull bin gives to the bins with most room, by the
+// smallest change that cures it, or else by the largest, so that the overflow falls with every
+// step. False, with some bins overfull, if it gets stuck or has used up `steps`: items looked at,
+// and bins that turned out short of sequences.
 bool PlaceLeftOver(std::span<const uint32_t> left_over, uint32_t begin, uint32_t end,
                    uint64_t steps, Filling& filling, const Allowance& allowance = {});
 
@@ -120,8 +121,8 @@ bool PlaceLeftOver(std::span<const uint32_t> left_over, uint32_t begin, uint32_t
 // those of rank r.
 enum class RankRule {
   kFree,
-  // A rank keeps its number of sequences; where ranks do not divide these, a rank that has one more
-  // than others may give that to one of them.
+  // Every rank keeps its number of sequences. If the ranks do not divide the total, a rank with one
+  // more than another may give it one.
   kEqualCounts,
   // No item leaves its rank.
   kFixed,
@@ -132,7 +133,7 @@ struct EvenOutOptions {
   uint64_t enough = 0;
   // Exchanges looked at.
   uint64_t steps = 0;
-  // Givers that find nothing at a receiver before it is left out until it changes.
+  // A bin at which this many givers find no exchange is left out until it changes.
   uint32_t patience = 4;
   // Whether one item may be exchanged for two, once nothing simpler helps.
   bool pairs = false;
@@ -143,11 +144,10 @@ struct EvenOutOptions {
 
 // Local search for the least step time: lowers the sum over slots of the costliest bin by moves and
 // exchanges of items between bins, all of which stay within their limits and none of which becomes
-// empty. Slots are the bins sorted by cost, all together or, if ranks matter, those of each rank by
-// themselves. Every slot has a target, its mean or its costliest item if that is more; the bin
-// furthest over its target gives to those furthest under theirs what brings the two closest to
-// them. Slots are formed anew after each round, and the best filling met is kept. Returns its step
-// time.
+// empty. Slots are the bins sorted by cost, all together or, if ranks matter, rank by rank. The
+// target of a slot is its mean, or its costliest item if that is more. The bin furthest over its
+// target exchanges with those furthest under theirs, so that both come closest to their targets.
+// Slots are formed anew after each round, and the best filling met is kept. Returns its step time.
 uint64_t EvenOut(const EvenOutOptions& options, Filling& filling);
 
 }  // namespace batchplan

@@ -1,15 +1,15 @@
 // Local search for a low sum of slot maxima.
 //
 // The bins sorted by cost are cut into slots, `ranks` bins each: for given bins no other division
-// has a lower sum. A slot's target is its mean, or its costliest item where that is more, since
-// nothing can bring the slot below that. In a round, the bin furthest over its target gives to
-// those furthest under theirs. Of all moves of one item and exchanges of one for one, the search
-// takes the one whose transfer of cost is closest to half of the gap between the two deviations,
-// and that keeps token and sequence limits of both bins. Where nothing helps any more, one item may
-// be exchanged for two. Members of a bin are sorted by cost, so that the partner of each item is
-// found by a sweep over both lists. A receiver that has refused several givers is left out until it
-// changes. After the round slots are cut anew. The search ends after three rounds that gain next to
-// nothing, and the best filling met is the result.
+// has a lower sum. A slot's target is its mean, or its costliest item if that is more, since
+// nothing can bring the slot below that item. In a round, the bin furthest over its target gives to
+// those furthest under theirs. Among all moves of one item and exchanges of one for one that keep
+// the limits of both bins, the search makes the one whose transfer of cost is closest to half of
+// the gap between the two deviations. Once nothing helps, one item may be exchanged for two.
+// Members of a bin are sorted by cost, so that a sweep over both lists finds the partner of each
+// item. A receiver that has refused several givers is left out until it changes. After the round
+// slots are cut anew. The search ends after three rounds that gain next to nothing, and the best
+// filling met is the result.
 
 #include <algorithm>
 #include <array>
@@ -28,11 +28,11 @@ namespace {
 
 // Bins that are tried as receivers of one giver.
 constexpr int kMaxReceivers = 100;
-// How many exchanges are tried on either side if the one that would even out best breaks a limit.
+// If the best exchange breaks a limit, how many are tried on either side of it.
 constexpr int kMaxNeighbors = 4;
 // Rounds that gain next to nothing before the search ends.
 constexpr int kMaxIdleRounds = 3;
-// A part of the step time that counts as next to nothing.
+// 1 / kNegligible of the step time counts as next to nothing.
 constexpr uint64_t kNegligible = 100000;
 // Steps between two looks at the stop token.
 constexpr uint64_t kStepsToStop = 1024;
@@ -42,7 +42,7 @@ constexpr uint64_t kTicksAReceiver = 20;
 
 constexpr uint32_t kNone = Filling::kUnplaced;
 
-// The bins sorted by slot: the entries from s * ranks on, as many as there are ranks, are slot s.
+// The bins by slot: slot s is the `ranks` entries from s * ranks on.
 std::vector<uint32_t> BySlots(const Filling& filling, RankRule rule) {
   const uint32_t ranks = filling.task().ranks;
   const uint32_t slots = filling.task().slots;
@@ -133,7 +133,7 @@ class EvenOutSearch {
   struct Exchange {
     std::array<uint32_t, 2> out = {kNone, kNone};
     std::array<uint32_t, 2> in = {kNone, kNone};
-    int64_t error = 0;  // distance of the change from the one that would even out
+    int64_t error = 0;  // distance of the transfer from the ideal one
   };
 
   int64_t Deviation(uint32_t bin) const {
@@ -173,7 +173,7 @@ class EvenOutSearch {
     return changed;
   }
 
-  // The bins [begin, end) and no others. In order, because that is quicker.
+  // Opens the bins [begin, end) and no others. In order, because that is quicker.
   void OpenAll(uint32_t begin, uint32_t end) {
     int64_t most = Deviation(begin);
     for (uint32_t bin = begin; bin < end; ++bin) most = std::max(most, Deviation(bin));
@@ -201,7 +201,7 @@ class EvenOutSearch {
     receivers_.erase({Deviation(bin), bin});
   }
 
-  // Gives to the first receiver that brings something, those furthest under their targets first.
+  // Gives to the first receiver where it helps, those furthest under their targets first.
   bool Give(uint32_t giver) {
     const int64_t over = Deviation(giver);
     refused_.clear();
@@ -238,8 +238,8 @@ class EvenOutSearch {
     return given;
   }
 
-  // The best exchange of those that bring the two deviations, which are `gap` apart, closer
-  // together by more than the tolerance. The giver's costs are in gives_.
+  // The best exchange that brings the two deviations, which are `gap` apart, closer together by
+  // more than the tolerance. The giver's costs are in gives_.
   Exchange BestExchange(uint32_t giver, uint32_t receiver, int64_t gap) {
     wanted_ = gap / 2;
     best_ = Exchange();
@@ -252,10 +252,10 @@ class EvenOutSearch {
     return best_;
   }
 
-  // A single item, or one for one.
+  // Tries to move one item, and to exchange one for one.
   void OneForOne(uint32_t giver, uint32_t receiver) {
     const std::span<const uint32_t> gives = filling_.Members(giver);
-    // Cheaper ones bring back cheaper ones: the search for each goes on where the last one ended.
+    // A cheaper item wants a cheaper one back: each search goes on where the last one ended.
     size_t middle = 0;
     for (size_t out = 0; out < gives.size(); ++out) {
       const int64_t in = gives_[out] - wanted_;
@@ -270,7 +270,7 @@ class EvenOutSearch {
     }
   }
 
-  // Two of the receiver for one of the giver.
+  // Tries two items of the receiver for one of the giver.
   void OneForTwo(uint32_t giver, uint32_t receiver) {
     const std::span<const uint32_t> gives = filling_.Members(giver);
     const std::span<const uint32_t> takes = filling_.Members(receiver);
@@ -279,7 +279,7 @@ class EvenOutSearch {
     for (size_t out = 0; out < gives.size() && !IsOver(); ++out) {
       const int64_t most = gives_[out] - wanted_ + best_.error;
       if (most < 0) return;
-      // Beyond those that alone bring back too much. The step for `out` is used above.
+      // Skips items that bring back too much by themselves. The step for `out` is used above.
       while (takes_[begin] > most) ++begin;
       const size_t end = std::min(takes.size() - 1, begin + steps_);
       // The cheaper the first is, the costlier a second is wanted.
@@ -297,7 +297,7 @@ class EvenOutSearch {
     }
   }
 
-  // One of the receiver for two of the giver.
+  // Tries one item of the receiver for two of the giver.
   void TwoForOne(uint32_t giver, uint32_t receiver) {
     const std::span<const uint32_t> gives = filling_.Members(giver);
     for (size_t i = 0; i + 1 < gives.size() && !IsOver(); ++i) {
@@ -317,7 +317,7 @@ class EvenOutSearch {
     }
   }
 
-  // What the items cost, descending, and behind them less than any is wanted to cost.
+  // The costs of the items, descending, with a sentinel below any wanted cost behind them.
   void GatherCosts(std::span<const uint32_t> positions, std::vector<int64_t>& costs) {
     gathered_ += positions.size();
     costs.resize(positions.size() + 1);
@@ -325,7 +325,7 @@ class EvenOutSearch {
     costs.back() = -(int64_t{1} << 62);
   }
 
-  // Whether an item comes closer to what is wanted than the best exchange does.
+  // Whether an item comes closer to the wanted cost than the best exchange.
   bool IsNear(int64_t wanted, size_t take) const {
     return std::abs(wanted - takes_[take]) < best_.error;
   }
@@ -338,8 +338,8 @@ class EvenOutSearch {
     best_ = {.out = {out, kNone}, .error = std::abs(Cost(out) - wanted_)};
   }
 
-  // `out` for `first`, if any, and one of the receiver's items from number `begin` on, of which
-  // that is looked for which comes closest: from number `middle` on to either side.
+  // Tries `out` for `first`, if any, and one of the receiver's items from number `begin` on: the
+  // one that comes closest, searched from number `middle` to either side.
   void TryOneFor(uint32_t giver, uint32_t receiver, std::array<uint32_t, 2> out, uint32_t first,
                  size_t begin, size_t middle) {
     const std::span<const uint32_t> takes = filling_.Members(receiver);
@@ -365,7 +365,7 @@ class EvenOutSearch {
     }
   }
 
-  // Of those that are left. A request to stop uses up all.
+  // Uses up steps. A request to stop uses up all.
   void UseSteps(uint64_t steps) {
     const uint64_t left = steps_ - steps;
     const bool look = left / kStepsToStop != steps_ / kStepsToStop;
@@ -379,7 +379,7 @@ class EvenOutSearch {
     counts_.Give(RankOf(from), RankOf(to), task_.count[position]);
   }
 
-  // Whether so many sequences more may be given than come back.
+  // Whether this many more sequences may be given than come back.
   bool MayGive(uint32_t giver, uint32_t receiver, int64_t sequences) const {
     return options_.ranks != RankRule::kEqualCounts ||
            counts_.Allow(RankOf(giver), RankOf(receiver), sequences);
@@ -391,12 +391,12 @@ class EvenOutSearch {
   const SortedTask& task_;
   Filling& filling_;
   const uint32_t domains_;
-  // Of the ranks' sequences, where these are to be equal.
+  // Of the ranks' sequences, if these must be equal.
   KeptCounts counts_;
   bool pairs_ = false;
   int64_t wanted_ = 0;
   Exchange best_;
-  std::vector<int64_t> gives_;  // What the giver's items cost, and the receiver's.
+  std::vector<int64_t> gives_;  // Costs of the giver's items, and of the receiver's.
   std::vector<int64_t> takes_;
   std::vector<int64_t> targets_;
   std::vector<uint32_t> refusals_;

@@ -5,8 +5,8 @@
 // another (exchange_search.h). If that is not enough: the differencing method of Karmarkar and Karp
 // as a second start, for up to a thousand items, and for a few dozen a depth-first search that is
 // exact if its steps suffice. The bound is the largest of: the mean; what the k * parts + 1
-// costliest items force, as some part has k + 1 of them; and what the costliest item and the fewest
-// others of a part cost.
+// costliest items force, as some part has k + 1 of them; and the costliest item with the fewest
+// others of a part.
 
 #include "server/planner/balance/even_parts.h"
 
@@ -41,7 +41,7 @@ uint64_t LargestSumBound(std::span<const uint64_t> descending_loads, uint32_t pa
   const uint64_t others = std::clamp<uint64_t>(least_each, 1, size) - 1;
   uint64_t bound =
       std::max((sum(0, size) + parts - 1) / parts, descending_loads[0] + sum(size - others, size));
-  // The sums of the k * parts + 1 costliest, and of these without the k + 1 cheapest.
+  // The sums of the k * parts + 1 costliest loads, and of these without their k + 1 cheapest.
   uint64_t all = descending_loads[0];
   uint64_t costlier = 0;
   for (size_t k = 1; k * parts < size; ++k) {
@@ -62,7 +62,7 @@ struct LoadsEach {
 
 // Steps from one look at the stop token to the next; a power of two.
 constexpr uint64_t kStepsPerLook = 1024;
-// What placing a load costs; and more for each part.
+// Ticks to place a load, and on top for each part.
 constexpr uint64_t kTicksAPlacement = 40;
 constexpr uint64_t kTicksAPart = 12;
 
@@ -116,7 +116,7 @@ class PartSearch {
     for (const uint32_t part : PartsFor(depth)) {
       if (Done()) return;
       Part& into = parts_[part];
-      // The best may have become better since the candidates were chosen.
+      // The best partition may have improved since the candidates were chosen.
       if (into.sum + loads_[load] >= least_) return;
       --steps_;
       if (steps_ % kStepsPerLook == 0 && allowance_.stop_requested()) steps_ = 0;
@@ -134,7 +134,7 @@ class PartSearch {
     }
   }
 
-  // Where the load may go, the lightest first; of parts that are alike, one.
+  // The parts where the load may go, the lightest first; one of parts that are alike.
   std::vector<uint32_t> PartsFor(size_t depth) const {
     const uint64_t load = loads_[order_[depth]];
     const bool only_needy = order_.size() - depth == needed_;
@@ -172,12 +172,12 @@ class PartSearch {
 };
 
 // Looks for a partition with a lower largest sum than that of `part_of`, exhaustively: depth first,
-// the loads in descending order, each into the lightest part first. Leaves a branch where the
-// largest sum can't fall below the best so far, and ends when it is `bound` or lower (R. E. Korf,
-// "A complete anytime algorithm for number partitioning", 1998). Returns the best found within
-// `steps` placements, `part_of` itself if there is nothing better; the best there is if the steps
-// suffice, as they do for a dozen loads. Ends early with the allowance. Needs a total below 2^62.
-// Deterministic; O(steps * parts log parts).
+// the loads in descending order, each into the lightest part first. Leaves a branch whose largest
+// sum can't fall below the best so far, and ends once that is at most `bound` (R. E. Korf, "A
+// complete anytime algorithm for number partitioning", 1998). Returns the best partition found
+// within `steps` placements, or `part_of`; the optimum if the steps suffice, as they do for a dozen
+// loads. Ends early with the allowance. Needs a total below 2^62. Deterministic; O(steps * parts
+// log parts).
 std::vector<uint32_t> SearchParts(std::span<const uint64_t> loads, std::vector<uint32_t> part_of,
                                   uint32_t parts, LoadsEach each, uint64_t bound, uint64_t steps,
                                   const Allowance& allowance) {
@@ -185,9 +185,9 @@ std::vector<uint32_t> SearchParts(std::span<const uint64_t> loads, std::vector<u
   return PartSearch(loads, std::move(part_of), parts, each, bound, search.left, allowance).Run();
 }
 
-// Of more loads, the differencing method takes longer than exchanges do.
+// For more loads, the differencing method is slower than exchanges.
 constexpr size_t kMostForDifferencing = 1024;
-// Of more loads, a search of a few thousand steps rarely finds anything.
+// For more loads, a search of a few thousand steps rarely finds anything.
 constexpr size_t kMostForSearch = 64;
 
 uint64_t LargestSum(std::span<const uint64_t> loads, std::span<const uint32_t> part_of,

@@ -1,8 +1,7 @@
 // Loads into parts whose sums are as even as they can be made.
 //
-// A *load* is a number to be divided; a *part* is a set of loads, numbered from 0. What loads stand
-// for, and what parts, the caller knows: costs of items and ranks, say, or tokens and
-// micro-batches.
+// A *load* is a number to be divided; a *part* is a set of loads, numbered from 0. Loads may be
+// costs of items and parts ranks, or loads tokens and parts micro-batches.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_BALANCE_EVEN_PARTS_H_
 #define BATCHPLAN_SERVER_PLANNER_BALANCE_EVEN_PARTS_H_
@@ -16,9 +15,9 @@
 namespace batchplan {
 
 struct EvenPartsOptions {
-  // Equally many loads in every part; where parts do not divide their number, within one of that.
+  // Every part has equally many loads, within one where the parts do not divide them.
   bool equal_counts = false;
-  // Loads of every part at least; parts * least_each <= loads.size().
+  // The fewest loads of a part; parts * least_each <= loads.size().
   uint32_t least_each = 0;
   Effort effort = Effort::kDefault;
   // Once it is spent or a stop requested, the searches end early.
@@ -33,14 +32,15 @@ struct EvenPartsOptions {
 std::vector<uint32_t> EvenParts(std::span<const uint64_t> loads, uint32_t parts,
                                 const EvenPartsOptions& options);
 
-// How far above its bound a sum may be for an effort: 1/2^11 of it, 1/2^16, nothing.
+// How far above its bound the largest sum may stay: 1/2^11 of the bound with kFast, 1/2^16 with
+// kDefault, nothing with kThorough.
 uint64_t EvenTolerance(uint64_t bound, Effort effort);
 
 // Steps of RefineParts for this many loads.
 uint64_t RefineSteps(uint64_t loads, Effort effort);
 
-// A lower bound on the largest sum of `parts` parts with `least_each` loads or more each; with
-// equally many loads in every part, that many. The best of
+// A lower bound on the largest sum of `parts` parts with at least `least_each` loads each (with
+// equal counts, the number of loads in each part). The best of
 // - the mean, rounded up;
 // - the costliest load and the least_each - 1 cheapest, which share a part at best;
 // - for every k, the k + 1 cheapest of the k * parts + 1 costliest loads, of which some part has

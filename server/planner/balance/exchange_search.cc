@@ -39,7 +39,7 @@ class CountRules {
   }
 
  private:
-  // What a move takes from the heavy part to the light one.
+  // What a move brings from the heavy part to the light one.
   struct Change {
     int64_t sequences = 0;
     int64_t loads = 0;
@@ -59,7 +59,7 @@ class CountRules {
     return rules_.counts.empty() ? 1 : rules_.counts[load];
   }
 
-  // Only a part that gives loads away can have too few.
+  // Only a part that gives loads away can end up with too few.
   bool Enough(int64_t loads, int64_t given) const {
     return given <= 0 || loads >= int64_t{rules_.least_each};
   }

@@ -29,20 +29,19 @@ struct Exchange {
 };
 
 // Lowers the largest sum of a partition until it is at most `goal`, no exchange lowers it, the
-// steps are used up, or the allowance has none or sees a stop requested. A move is one exchange or
-// two at once between the heaviest part and one other, so up to two items for two. Of the legal
-// ones the move is taken whose transfer of load is nearest to half of the gap between the two sums.
-// The multiset of sums falls with every move, so the search ends. The lightest parts are asked
-// first.
+// steps or the allowance are used up, or a stop is requested. A move is one exchange, or two at
+// once, between the heaviest part and one other: up to two items for two. Among the legal moves it
+// makes the one whose transfer of load is nearest to half of the gap between the two sums. The
+// lightest parts are asked first. The multiset of sums falls with every move, so the search ends.
 //
 // `Rules` says which moves are legal and keeps what it needs to know for that:
 //   bool MayMove() const;   whether an exchange with nothing on one side is ever legal
 //   bool Allow(uint32_t heavy, uint32_t light, std::span<const Exchange> move) const;
 //   void Apply(uint32_t heavy, uint32_t light, std::span<const Exchange> move);
 //
-// A step is an item or a pair of items that is looked at, or kShiftedInAStep items that make way in
-// a list. Needs a total of loads below 2^62. Deterministic. O(n + parts log parts) to set up, O(1)
-// a step and O(log parts) a move; O(parts + items of two parts) memory beyond the parts' lists.
+// A step is a look at an item or a pair of items, or a shift of kShiftedInAStep items in a list.
+// Needs a total of loads below 2^62. Deterministic. O(n + parts log parts) to set up, O(1) a step
+// and O(log parts) a move; O(parts + items of two parts) memory beyond the parts' lists.
 template <typename Rules>
 class ExchangeSearch {
  public:
@@ -306,22 +305,22 @@ class ExchangeSearch {
   std::vector<Half> halves_;
 };
 
-// What RefineParts has to leave as it is.
+// What RefineParts must preserve.
 struct RefineRules {
   // Sequences that stand behind each load; empty: one each.
   std::span<const uint32_t> counts = {};
-  // Every part keeps its number of sequences; where parts do not divide these, one that has one
-  // more than others may give that to one of them.
+  // Every part keeps its number of sequences. If the parts do not divide the total, a part with one
+  // more than another may give it one.
   bool equal_counts = false;
-  // Loads that are left to every part.
+  // The fewest loads of a part.
   uint32_t least_each = 0;
 };
 
 // Makes a partition more even by ExchangeSearch: exchanges up to two loads of the heaviest part for
 // up to two of another until the largest sum is at most `goal`, nothing lowers it further, `steps`
-// loads and pairs of loads were looked at, or the allowance ends. The largest sum never rises.
-// Needs a total below 2^62. Deterministic. O(n + steps) time and O(log parts) for each part and
-// each move, O(n + parts) memory.
+// looks at loads and pairs of loads are used up, or the allowance ends. The largest sum never
+// rises. Needs a total below 2^62. Deterministic. O(n + steps) time and O(log parts) for each part
+// and each move, O(n + parts) memory.
 std::vector<uint32_t> RefineParts(std::span<const uint64_t> loads, std::vector<uint32_t> part_of,
                                   uint32_t parts, const RefineRules& rules, uint64_t goal,
                                   uint64_t steps, const Allowance& allowance = {});

@@ -9,16 +9,16 @@
 namespace batchplan {
 namespace {
 
-// What a slot may waste, as a part of its cost, before other ways to fill it are tried.
+// Other ways to fill a slot are tried if it wastes more than 1 / kTolerance of its cost.
 constexpr uint64_t kTolerance = 10000;
 constexpr uint64_t kQuantiles = 8;
-// Unused items that are looked at for one that fits: an item may be cheap and too long at once.
+// The most unused items that are looked at for one that fits: a cheap item may still be too long.
 constexpr int kMaxMisses = 32;
 // Exchanges with unused items that bring a bin closer to its slot's cost.
 constexpr int kMaxExchanges = 8;
 
-// Positions that may be looked at; then the slots that are left are filled like all others. Far
-// more than is needed where most of what is tried for a slot is kept.
+// The most positions that are looked at; after that, the remaining slots are filled like all
+// others. Far more than needed if most tries for a slot are kept.
 uint64_t Looks(uint64_t items) { return 100'000 + 32 * items; }
 constexpr uint64_t kTicksALook = 20;
 
@@ -26,19 +26,19 @@ struct Bin : BinState {
   std::vector<uint32_t> positions = {};
 };
 
-// The bins of a slot that may take a sequence more, for items of descending cost.
+// The bins of a slot that may have one more sequence, for items of descending cost.
 class OpenBins {
  public:
   OpenBins(std::span<const Bin> bins, uint64_t most) : bins_(bins), most_(most), least_(most + 1) {
     for (uint32_t bin = 0; bin < bins_.size(); ++bin) Add(bin);
   }
 
-  // The most that one of them may still cost, and the most room that one has; 0 if there are none.
+  // The most that a bin's cost may still grow, and the most room of a bin; 0 if there are none.
   uint64_t widest() const { return by_gap_.empty() ? 0 : by_gap_.rbegin()->first; }
   int64_t roomiest() const { return by_room_.empty() ? 0 : by_room_.rbegin()->first; }
 
-  // The tightest bin that holds the item, which costs no more than those asked for before. kNone if
-  // there is none, or if many bins have the room but not sequences enough.
+  // The tightest bin that holds the item, which must cost no more than the items before. kNone if
+  // there is none, or if many bins have room for its tokens but not for its sequences.
   uint32_t Tightest(uint64_t cost, uint32_t length, uint32_t count) {
     for (auto found = by_gap_.lower_bound({cost, 0});
          found != by_gap_.end() && found->first < least_; ++found) {
@@ -73,16 +73,16 @@ class OpenBins {
 
   std::span<const Bin> bins_;
   const uint64_t most_;
-  uint64_t least_;                                         // of the costs asked for
-  absl::btree_set<std::pair<uint64_t, uint32_t>> by_gap_;  // (what it may still cost, bin)
+  uint64_t least_;                                         // of the items so far
+  absl::btree_set<std::pair<uint64_t, uint32_t>> by_gap_;  // (growth of its cost, bin)
   ByRoom by_room_;
-  ByRoom holding_;  // those that may still cost `least_`
+  ByRoom holding_;  // bins whose cost may grow by `least_`
 };
 
 struct Slot {
   std::vector<Bin> bins;
   uint64_t cost = 0;   // of the costliest bin
-  uint64_t waste = 0;  // what all bins together stay below it
+  uint64_t waste = 0;  // by how much all bins together stay below it
 };
 
 class HeadFiller {
@@ -149,8 +149,7 @@ class HeadFiller {
     if (slot.waste < best.waste) best = std::move(slot);
   }
 
-  // One of the costliest items for each bin, and beside it what the limits and a cost of at most
-  // `most` allow.
+  // One of the costliest items in each bin, and beside it what the limits and `most` allow.
   Slot FillBesideSeeds(uint64_t most) {
     Open();
     for (Bin& bin : slot_.bins) Take(bin, static_cast<uint32_t>(unused_.AtLeast(0)));
@@ -247,7 +246,7 @@ class HeadFiller {
     bin.Add(task_.SizeOf(position));
   }
 
-  // Puts everything back and tells what the slot would have wasted.
+  // Puts everything back and returns the slot with its waste.
   Slot Close() {
     for (const Bin& bin : slot_.bins) {
       for (uint32_t position : bin.positions) unused_.Insert(position);

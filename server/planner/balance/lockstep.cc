@@ -1,13 +1,12 @@
 // The search in lockstep, from a start to the end.
 //
 // Start. Slots whose longest item costs more than the mean micro-batch are filled first, one by one
-// (head_slots.cc). What is left goes by longest processing time first into the cheapest bin that
-// holds it. Items that find no room are squeezed in by exchanges. There are two starts: the first
-// looks at costs alone; the second counts tokens too, and so leaves more room where there is
-// little. If neither fits, the caller's packing is the start, its empty bins filled from the
-// costliest.
+// (head_slots.cc). All other items go by longest processing time first into the cheapest bin that
+// holds them. Exchanges make room for items that find none. There are two starts: the first looks
+// at costs alone; the second counts tokens too, and so leaves more room where there is little. If
+// neither fits, the caller's packing is the start, its empty bins filled from the costliest.
 //
-// Improvement. EvenOut moves and exchanges items (even_out.cc). Where items may change their rank,
+// Improvement. EvenOut moves and exchanges items (even_out.cc). If items may change their rank,
 // each start gets a third of the steps, and the better one the rest. With equal counts the search
 // first ignores the counts, then bins are dealt to ranks so that the counts agree, then a second
 // search keeps them. Everything ends as soon as the step time is within a ten-thousandth of the
@@ -32,9 +31,9 @@
 namespace batchplan {
 namespace {
 
-// What the searches for one plan are worth.
+// The limits of the searches for one plan.
 struct SearchLimits {
-  // Of the local search from the best start, and of these from every start.
+  // Steps of the local search from the best start, and those of them from every start.
   uint64_t steps;
   uint64_t first_steps;
   uint32_t patience;
@@ -46,8 +45,8 @@ struct SearchLimits {
 // Beyond this many items the first start is as good as others.
 constexpr uint64_t kMostForRestarts = 65536;
 
-// What comes of a start that has had a third of its steps tells whether it is the better one, but
-// not where items keep to their ranks.
+// The result after a third of the steps tells which start is the better one, except if items keep
+// to their ranks.
 SearchLimits SearchLimitsOf(Effort effort, const LockstepTask& task) {
   const uint64_t items = task.items.size();
   const bool restarts = items <= kMostForRestarts;
@@ -75,16 +74,15 @@ SearchLimits SearchLimitsOf(Effort effort, const LockstepTask& task) {
   }
 }
 
-// Steps of PlaceLeftOver, which are many: seldom is much left over, and to fill again costs more.
-// Where each rank is filled by itself, the ranks divide the constant among them.
+// Steps of PlaceLeftOver: many, as seldom much is left over, and to fill again costs more. If each
+// rank is filled by itself, the ranks divide the constant.
 uint64_t LeftOverSteps(uint64_t items, uint32_t fills) { return 1'000'000 / fills + 128 * items; }
 
-// A step time that is above the bound by this part of it or less is good enough, so that no other
-// start is tried. Unless the effort is thorough, the search ends there too.
+// A step time within 1 / kGoodEnough of the bound is good enough: no other start is tried and,
+// below kThorough, the search ends.
 constexpr uint64_t kGoodEnough = 10000;
 
-// Gives each of the bins [filled, end), which are empty, an item of the costliest of [begin,
-// filled).
+// Gives each of the empty bins [filled, end) an item of the costliest of the bins [begin, filled).
 void GiveToEmpty(uint32_t begin, uint32_t filled, uint32_t end, Filling& filling) {
   std::vector<uint32_t> givers;
   for (uint32_t bin = begin; bin < filled; ++bin) {
@@ -128,7 +126,7 @@ class LockstepSolver {
  private:
   // Improves several starts for a while, and the best of them to the end.
   void TryStarts() {
-    // By cost alone; then by cost and tokens, which evens out the room too where there is little.
+    // By cost alone; then by cost and tokens, which also evens out the room.
     const uint64_t density = sorted_.total_cost / std::max<uint64_t>(1, sorted_.total_length);
     for (const uint64_t per_token : {uint64_t{0}, 2 * density}) {
       Filling filling(sorted_);
@@ -221,7 +219,7 @@ class LockstepSolver {
                    filling);
   }
 
-  // Keeps what comes of `filling` if it is the best so far.
+  // Improves `filling`, and keeps the result if it is the best so far.
   void Improve(uint64_t steps, Filling filling) {
     if (Rule() == RankRule::kEqualCounts) {
       Search(RankRule::kFree, steps, filling);

@@ -29,12 +29,12 @@ struct LockstepTask {
   const Bins* start = nullptr;
   // The bins are known to be too few or too tight for the solver to fill: only `start` is tried.
   bool start_only = false;
-  // A step time, without the fixed cost of micro-batches, that can't or need not be beaten. Below
-  // kThorough the search ends as soon as it is within a ten-thousandth of it.
+  // A step time, without the fixed cost of micro-batches, that can't or need not be beaten. The
+  // search ends once it gets there, or below kThorough within a ten-thousandth of it.
   uint64_t enough = 0;
   Effort effort = Effort::kDefault;
-  // Once it is spent, the searches end with the first bins that are found. Once a stop is
-  // requested, the solver ends soon, and the result is of no use.
+  // Once it is spent, the searches end with the first bins found. Once a stop is requested, the
+  // solver ends soon with a useless result.
   Allowance allowance = {};
 };
 
@@ -49,10 +49,10 @@ struct BalancedBins {
 // the step time is low. There are at least as many items as bins. Nothing if no such packing is
 // found.
 //
-// Slots that long items dictate are filled first, the rest by longest processing time first under
-// the token budget; what is left over is squeezed in by exchanges; then a local search evens out
-// what runs at the same time. O(n log n) time, O(n) memory; the search takes a number of steps that
-// grows with the items and the effort.
+// Slots whose time one long item dictates are filled first, the rest by longest processing time
+// first under the token budget. Exchanges make room for items that fit nowhere. Then a local search
+// evens out the bins of each slot. O(n log n) time, O(n) memory; the search takes a number of steps
+// that grows with the items and the effort.
 std::optional<BalancedBins> BalanceLockstep(const LockstepTask& task);
 
 }  // namespace batchplan

@@ -12,9 +12,8 @@
 namespace batchplan {
 namespace {
 
-// A heap whose least entry is raised in place. The least entry stands on top; entries are in a
-// total order. To raise it costs half of what taking it out and putting it back would, and greedy
-// partitions do little else.
+// A heap with the least entry on top, which is raised in place; entries are totally ordered. To
+// raise an entry costs half as much as to remove and add it, and greedy partitions do little else.
 template <typename Entry>
 class LeastHeap {
  public:
@@ -30,7 +29,7 @@ class LeastHeap {
     entries_[hole] = entry;
   }
 
-  // Puts `entry`, which is no less, in the place of the top.
+  // Replaces the top by `entry`, which is not less.
   void RaiseTop(const Entry& entry) {
     size_t hole = 0;
     for (size_t child = 1; child < entries_.size(); child = 2 * hole + 1) {
@@ -64,7 +63,7 @@ class LeastHeap {
 // Loads from one look for a stop to the next.
 constexpr uint64_t kLoadsPerLook = 65536;
 
-// A part, or bin, in the order in which these take loads.
+// A part or bin, in the order in which they get loads.
 struct Entry {
   uint64_t sum = 0;
   uint64_t count = 0;
@@ -148,7 +147,8 @@ std::vector<uint32_t> FillLongestFirst(std::span<const uint32_t> positions, uint
       const uint32_t bin = least.Top().part;
       if (filling.Holds(bin, position)) break;
       least.Pop();
-      // A bin that lacks sequences but not tokens counts as full and comes back no more.
+      // A bin that has room for the tokens but not for the sequences counts as full and does not
+      // return.
       if (filling[bin].room < task.length[position]) waiting.emplace(filling[bin].room, bin);
     }
     if (least.empty()) {

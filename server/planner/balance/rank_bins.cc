@@ -162,8 +162,8 @@ std::vector<uint32_t> DealBins(std::span<const uint64_t> loads, uint32_t ranks, 
 
 namespace {
 
-// The bins sorted by cost, `ranks` to a slot; within a slot the one with most sequences goes to the
-// rank that has fewest.
+// The bins sorted by cost, `ranks` to a slot. Within a slot the bin with most sequences goes to the
+// rank with fewest.
 std::vector<uint32_t> RankBins(const Filling& filling) {
   const uint32_t ranks = filling.task().ranks;
   const uint32_t slots = filling.task().slots;
@@ -216,7 +216,7 @@ class CountMender {
   }
 
  private:
-  // As many each; where that leaves some over, those that have most have one more.
+  // Equal counts; if some are left over, the ranks with most have one more.
   static std::vector<size_t> Wanted(const std::vector<size_t>& counts) {
     const EvenCounts even(std::accumulate(counts.begin(), counts.end(), uint64_t{0}),
                           counts.size());
@@ -230,8 +230,8 @@ class CountMender {
     return wanted;
   }
 
-  // Moves the cheapest item of one rank that fits into the other's roomiest bin of those that may
-  // take a sequence more.
+  // Moves the cheapest item of one rank that fits into the other rank's roomiest bin that may have
+  // one more sequence.
   bool MoveOne(uint32_t rich, uint32_t poor) {
     uint32_t roomiest = Filling::kUnplaced;
     for (uint32_t bin = poor * slots_; bin < (poor + 1) * slots_; ++bin) {

@@ -17,41 +17,41 @@
 
 namespace batchplan {
 
-// Halves bins until there are `target`, at most the number of items: each time the bin with the
-// largest sum of sizes among those with two items or more, of equal ones the last. O(n log n).
+// Halves bins until there are `target`, which is at most the number of items. Each time it halves
+// the bin with the largest sum of sizes among those with at least two items, the last of equal
+// ones. O(n log n).
 Bins HalveLargest(std::span<const uint64_t> sizes, const Bins& bins, size_t target);
 
-// Sizes are the lengths.
+// HalveLargest by length.
 Bins HalveLargest(const PackItems& items, const Bins& bins, size_t target);
 
-// Adds bins until there are `target`. Each gets one item, the cheapest by load that does not leave
-// a bin empty: company for an item that is too costly to have any other. O(n log n).
+// Adds bins of one item each until there are `target`. Each gets the item of least load whose own
+// bin keeps another: such bins run beside items too costly to share a bin. O(n log n).
 Bins PeelCheapest(const PackItems& items, const Bins& bins, size_t target);
 
 // The items of `share` in exactly `slots` bins of similar numbers of tokens; nothing if such bins
-// break a limit. Less even once the allowance is spent or a stop requested. slots <= share.size().
-// O(n log n).
+// break a limit. Less even bins once the allowance is spent or a stop requested. Needs slots <=
+// share.size(). O(n log n).
 std::optional<Bins> EvenBins(const PackItems& items, std::span<const uint32_t> share,
                              const BinLimits& limits, size_t slots, const Allowance& allowance);
 
-// The items of `share` in exactly `slots` bins: EvenBins, or where these break a limit what
-// PackInto finds with the effort, its largest bins halved.
+// The items of `share` in exactly `slots` bins: EvenBins, or if these break a limit, what PackInto
+// finds with the effort, its largest bins halved.
 std::optional<Bins> PackShare(const PackItems& items, std::span<const uint32_t> share,
                               const BinLimits& limits, size_t slots, Effort effort,
                               const Allowance& allowance);
 
-// Deals bins to ranks: slot s of rank r runs bin result[r * slots + s]. Bins are numbered as their
-// `loads` are. Sorted by load, every next `ranks` bins are one slot, so that bins which run at the
-// same time are as alike as can be. Within a slot the heaviest bin goes to the rank with the least
-// load so far. Numbers from loads.size() on, below ranks * slots, stand for bins that are empty.
-// O(bins log bins).
+// Deals bins, numbered as their `loads`, to ranks: slot s of rank r runs bin result[r * slots + s].
+// A slot is the next `ranks` bins by descending load, so that bins that run at the same time are
+// alike. Within a slot the heaviest bin goes to the rank with the least load so far. Numbers in
+// loads.size() .. ranks * slots - 1 stand for empty bins. O(bins log bins).
 std::vector<uint32_t> DealBins(std::span<const uint64_t> loads, uint32_t ranks, size_t slots);
 
 // Gives every rank the same number of sequences: `filling` with its bins renumbered, so that slot s
 // of rank r is bin r * slots + s. The bins of a slot are alike in cost; the one with most sequences
-// goes to the rank that has fewest. If the ranks' numbers still differ, the cheapest sequences are
-// moved. Nothing if the limits leave no room for them. Every item is one sequence, and the ranks
-// divide their number.
+// goes to the rank with fewest so far. If the ranks' numbers still differ, the cheapest sequences
+// are moved. Nothing if the limits leave no room for them. Needs items of one sequence each, whose
+// number the ranks divide.
 std::optional<Filling> ShareCountsEqually(const Filling& filling);
 
 }  // namespace batchplan

@@ -64,10 +64,10 @@ uint64_t Companions::Most(uint64_t price, uint32_t room, uint32_t longest) const
 namespace {
 
 constexpr size_t kCoarsePrices = 16;
-// How many classes, those of the highest values, are looked at closely.
+// How many classes, of the highest values, are looked at closely.
 constexpr size_t kCloseLooks = 1024;
-// Of an allowance: of a look whatever it is at; of a class that is looked at with all prices, and
-// closely with some.
+// Ticks of LeastWaste: in any case, for each class with all prices, and for each close look at a
+// class with some.
 constexpr uint64_t kTicksToLook = 3000;
 constexpr uint64_t kTicksAClass = 250;
 constexpr uint64_t kTicksACloseLook = 400;
@@ -80,7 +80,7 @@ struct Anchors {
   uint32_t length;
   uint64_t items;
   uint32_t room;         // tokens beside it
-  uint32_t longest;      // item that fits there and is no longer than itself
+  uint32_t longest;      // that an item beside it can be
   uint64_t token_cost;   // the most that a token beside it costs
   uint64_t beside_most;  // the most that all sequences beside it cost
 };
@@ -125,7 +125,7 @@ class WasteBound {
   WasteBound(std::span<const ItemClass> classes, std::span<const SlotFloor> floors,
              const BinLimits& limits, uint32_t ranks);
 
-  // Prices worth trying: those of the tokens of items that can lie beside others, ascending.
+  // Prices worth trying, ascending: those of a token of items that can lie beside others.
   const std::vector<uint64_t>& prices() const { return prices_; }
 
   // W(price), or 0 if that is at most `least`. A close look takes longer and may find more.
@@ -138,7 +138,7 @@ class WasteBound {
   void LookClosely(uint64_t price);
   // The least value that a micro-batch may have.
   uint64_t LeastValue() const;
-  // What is wasted if all values are the least.
+  // The waste if all values are the least.
   absl::uint128 MostWaste(uint64_t least_value) const;
   void SortTop(uint64_t least_value);
   absl::uint128 WasteOfSorted() const;
@@ -227,7 +227,7 @@ void WasteBound::LookClosely(uint64_t price) {
   }
   for (size_t i = 0; i < looks; ++i) {
     const Anchors& a = anchors_[values_[i].anchors];
-    // Otherwise nothing beside it is longer than half the room, as its value assumes already.
+    // Otherwise its value already assumes that nothing beside it is longer than half the room.
     if (a.longest <= a.room / 2) continue;
     const uint64_t beside = std::min(a.beside_most, companions_.Most(price, a.room, a.longest));
     values_[i].value = std::min(values_[i].value, Own(a, price) + beside);

@@ -15,9 +15,9 @@
 
 namespace batchplan {
 
-// What may lie beside the longest item of a micro-batch: bounds on what the items cost that share a
-// room of some tokens. Each token has a price, and an item counts min(cost, price * length). Values
-// are capped by a ceiling, above which they make no difference to the caller.
+// Bounds on the cost of items that share a given room beside the longest item of a micro-batch.
+// Each token has a price, and an item counts min(cost, price * length). Values are capped by a
+// ceiling, above which they make no difference to the caller.
 class Companions {
  public:
   // Views the classes, which are ascending by length.
@@ -32,10 +32,10 @@ class Companions {
   // The highest cost of a token, rounded up, among items of at most `longest` tokens.
   uint64_t TokenCost(uint32_t longest) const;
 
-  // The most that items of at most `longest` tokens, and `room` in all, count. Let b be the longest
-  // of them. If b <= room/2, their tokens cost no more than those of items of that length; if not,
-  // the others have room - b tokens, and none of them is longer than that. Lengths are looked at in
-  // steps of capacity/2048. O(steps).
+  // The most that items count whose tokens are at most `longest` each and `room` together. Let b be
+  // the longest of them. If b <= room/2, their tokens cost no more than those of items of that
+  // length; if not, the others have room - b tokens, and none of them is longer than that. Lengths
+  // are looked at in steps of capacity/2048. O(steps).
   uint64_t Most(uint64_t price, uint32_t room, uint32_t longest) const;
 
  private:
@@ -46,13 +46,13 @@ class Companions {
     uint64_t costliest;
   };
 
-  // length / width_, without a division: (length + 1) * inverse_ / 2^64 is below
-  // (length + 1) / width_ by less than 2^-32.
+  // length / width_ without a division: (length + 1) * inverse_ / 2^64 is below (length + 1) /
+  // width_ by less than 2^-32.
   uint32_t StepOf(uint32_t length) const {
     return static_cast<uint32_t>(
         absl::Uint128High64(absl::uint128(inverse_) * (uint64_t{length} + 1)));
   }
-  // Tokens at most this, on items that are no longer.
+  // The most that `room` tokens count if no item is longer than `longest`.
   uint64_t Fill(uint64_t price, uint32_t room, uint32_t longest) const;
 
   std::span<const ItemClass> by_length_;
@@ -69,11 +69,11 @@ class Companions {
 //
 // Put a price rho on each token. An item's excess e = max(0, cost - rho * length) is what it costs
 // beyond that, 0 for items above C/2. Consider a micro-batch B whose longest item is a.
-// Nothing in it is above C/2 but a, if that is. The others have at most C - a tokens, none is
-// longer than min(a, C - a), and each costs at most rho a token and its excess. Hence cost(B) <=
-// v(a) + e(B), e(B) the excess of all items in B, with
+// No item in it but perhaps a is above C/2. The others have at most C - a tokens, none is longer
+// than min(a, C - a), and each costs at most rho a token and its excess. Hence cost(B) <= v(a) +
+// e(B), e(B) the excess of all items in B, with
 //
-//   v(a) = (cost(a) - e(a)) + the most that such others count, at rho a token or less,
+//   v(a) = (cost(a) - e(a)) + the most that the others count, at rho a token or less,
 //
 // of which Companions gives bounds, and so do the sequences that still may join, each as costly as
 // the costliest among such items; v = 0 for an empty micro-batch. So the waste of B is

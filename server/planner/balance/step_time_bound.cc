@@ -19,7 +19,7 @@ bool Costlier(const ItemClass& a, const ItemClass& b) {
   return std::tuple(b.cost, b.length, b.sequences) < std::tuple(a.cost, a.length, a.sequences);
 }
 
-// By a histogram of lengths. Empty if two items of one length cost differently.
+// Classes by a histogram of lengths. Empty if two items of one length differ in cost.
 std::vector<ItemClass> ClassesByLength(const PackItems& items, uint32_t longest) {
   std::vector<ItemClass> histogram(size_t{longest} + 1);
   for (size_t i = 0; i < items.size(); ++i) {
@@ -90,8 +90,8 @@ class WeightSum {
  public:
   explicit WeightSum(uint64_t most) : most_(most) {}
 
-  // The slots that the items so far need, if these are more than `slots`; `slots` otherwise. Items
-  // and weights are below 2^31 and 2^32, so no sum overflows.
+  // The slots that the items so far need, or `slots` if that is more. Items and weights are below
+  // 2^31 and 2^32, so no sum overflows.
   uint64_t Add(uint64_t weight, uint64_t items, uint64_t slots) {
     sum_ += weight * items;
     return sum_ <= slots * most_ ? slots : CeilDiv(sum_, most_);
@@ -115,8 +115,8 @@ class ThresholdSums {
 
   // As WeightSum::Add, by the best of the thresholds.
   uint64_t Add(uint64_t length, uint64_t items, uint64_t slots) {
-    // With a threshold of at most this the length counts as it is. With a greater one it counts as
-    // the capacity, if it is above half of that, or as nothing.
+    // With a threshold of at most `kept` the length counts as it is. With a greater one it counts
+    // as the capacity if it is above half of it, else as 0.
     const uint64_t kept = std::min(length, capacity_ - length);
     const size_t first =
         std::upper_bound(thresholds_.begin(), thresholds_.end(), kept) - thresholds_.begin();
@@ -168,7 +168,7 @@ std::vector<SlotFloor> SlotFloors(std::span<const ItemClass> classes, const BinL
 
 namespace {
 
-// What a rank takes that is alone and waits for nobody.
+// The time of a single rank.
 uint64_t TotalCost(const PackItems& items) {
   uint64_t total = 0;
   for (const uint64_t load : items.loads) total += load;
@@ -225,7 +225,7 @@ uint64_t LockstepBound(const PackItems& items, const BinLimits& limits, uint32_t
 
 namespace {
 
-// What one rank has of the items.
+// The items of one rank.
 struct RankItems {
   std::vector<uint32_t> lengths;
   std::vector<uint32_t> counts;
@@ -246,7 +246,7 @@ std::vector<RankItems> ItemsOfRanks(const PackItems& items, uint32_t ranks,
   return of_ranks;
 }
 
-// For each slot the higher one of two floors.
+// For each slot the higher of two floors.
 std::vector<SlotFloor> HigherFloors(std::span<const SlotFloor> a, std::span<const SlotFloor> b) {
   std::vector<SlotFloor> higher;
   uint64_t left_of_a = a.empty() ? 0 : a.front().slots;
@@ -272,14 +272,14 @@ std::vector<SlotFloor> HigherFloors(std::span<const SlotFloor> a, std::span<cons
   return higher;
 }
 
-// The ranks whose waste is looked at, those with the highest sums.
+// The ranks whose waste is looked at: those with the highest sums.
 constexpr size_t kRanksLookedAt = 8;
 
 }  // namespace
 
-// Let c_r(1) >= c_r(2) >= ... be the costs of rank r's micro-batches. Each stands in a slot of its
-// own, so that s slots have a maximum of c_r(s) or more, and M_s >= c_r(s) >= m_s, where SlotFloors
-// of one rank proves m_s of its items alone. The highest floor of all ranks is one for M_s.
+// Let c_r(1) >= c_r(2) >= ... be the costs of rank r's micro-batches. Each is in a slot of its own,
+// so that s slots have a maximum of at least c_r(s), and M_s >= c_r(s) >= m_s, where SlotFloors of
+// one rank proves m_s from its items alone. The highest floor over all ranks is a floor for M_s.
 //
 // Every rank runs one micro-batch in each slot: T = sum over r's items + sum of (M_s - cost(B))
 // over the micro-batches B of rank r. LeastWaste bounds the latter sum by those floors, of one

@@ -27,9 +27,9 @@ namespace batchplan {
 uint64_t LockstepBound(const PackItems& items, const BinLimits& limits, uint32_t ranks,
                        const Allowance& allowance = {});
 
-// LockstepBound where item i is on rank rank_of[i] of `ranks`: over all packings of each rank's
-// items. At least the costliest rank's sum. The proof is in the source. O(n log n). The allowance
-// is as for LockstepBound.
+// LockstepBound if item i is on rank rank_of[i] of `ranks`: over all packings of each rank's items.
+// At least the sum of the costliest rank. The proof is in the source. O(n log n). The allowance is
+// as for LockstepBound.
 uint64_t LockstepBoundOfRanks(const PackItems& items, const BinLimits& limits, uint32_t ranks,
                               std::span<const uint32_t> rank_of, const Allowance& allowance = {});
 
@@ -50,9 +50,9 @@ struct ItemClass {
   friend bool operator==(const ItemClass&, const ItemClass&) = default;
 };
 
-// The classes of items whose costs are items.loads, the costliest first, of equal costs the longest
-// first. O(n + L) for sequences of at most L = O(n) tokens that cost the more the longer they are,
-// O(n log n) otherwise.
+// The classes of items whose costs are items.loads: the costliest first, of equal costs the longest
+// first. O(n + L) for sequences of at most L = O(n) tokens whose cost rises with their length, O(n
+// log n) otherwise.
 std::vector<ItemClass> ClassesByCost(const PackItems& items);
 
 // A run of slots that each cost at least `cost`.

@@ -1,11 +1,12 @@
-// Ranks that wait for nobody, as large groups run first.
+// Large groups run first, so that ranks hardly wait.
 //
-// A lane is the ranks of a smallest group. Items that need a larger size within the time get a
-// group each. These are poured into the slots in descending size: groups of one size stand side by
-// side at multiples of their width, and the slowest group of a slot goes to the lanes that are free
-// first. So a group's lanes always come from one group before, or from several that stood exactly
-// in its place, and hardly wait. Small items then go, the longest first, to the lane that is done
-// first, in its group with most room. At last lanes exchange small items (even_out_groups.h).
+// A lane is the ranks of a smallest group. Items that need a larger size to keep the time get a
+// group each. These groups are poured into the slots in descending size: groups of one size stand
+// side by side at multiples of their width, and the slowest group of a slot goes to the lanes that
+// are free first. So a group's lanes come from one earlier group, or from several that stood
+// exactly in its place, and hardly wait. Small items then go, the longest first, to the lane that
+// is done first, in its group with most room. At last lanes exchange small items
+// (even_out_groups.h).
 
 #include "server/planner/groups/accumulated_groups.h"
 
@@ -47,7 +48,7 @@ class AccumulatedFiller {
         large.back().Add(all_, item);
       }
     }
-    // Lanes that the large groups leave to small ones have something each.
+    // Each lane that the large groups leave to small ones gets an item.
     uint64_t taken = 0;
     for (const FilledGroup& group : large) taken += Width(group.size);
     const uint64_t free = count_ * lanes_ - std::min(taken, count_ * lanes_);
@@ -59,7 +60,7 @@ class AccumulatedFiller {
   }
 
   std::vector<FilledSlot>& slots() { return slots_; }
-  // Of each lane, the places of its smallest groups: (slot, group).
+  // By lane, the places of its smallest groups: (slot, group).
   const std::vector<std::vector<std::pair<uint32_t, uint32_t>>>& lane_groups() const {
     return groups_of_;
   }
@@ -75,7 +76,7 @@ class AccumulatedFiller {
     busy_.assign(lanes_, 0);
     grain_ = lanes_;
     groups_of_.resize(lanes_);
-    // Of each size the first that is not in a slot yet, as large groups stand in order.
+    // By size, the first large group that is not in a slot yet.
     std::vector<size_t> next(all_.sizes() + 1, large.size());
     for (size_t i = large.size(); i-- > 0;) next[large[i].size] = i;
     std::vector<size_t> end = next;
@@ -113,9 +114,8 @@ class AccumulatedFiller {
     return left == 0;
   }
 
-  // Groups of a width begin at multiples of it, and no smaller ones come before them but where
-  // these do not fill a slot. So until smaller ones come, lanes from one multiple to the next are
-  // alike.
+  // Groups of a width begin at multiples of it, and smaller ones come before them only to fill up a
+  // slot. So until smaller groups come, the lanes between two multiples are alike.
   void Refine(uint32_t width) {
     if (width >= grain_) return;
     for (uint32_t lane = 0; lane < lanes_; lane += width) {
@@ -209,7 +209,7 @@ class AccumulatedFiller {
     return all_.problem().allow_empty || SpreadInLanes();
   }
 
-  // Every group gets something.
+  // Gives every group an item.
   bool SpreadInLanes() {
     for (uint32_t lane = 0; lane < lanes_; ++lane) {
       for (const auto& place : groups_of_[lane]) {
@@ -237,7 +237,7 @@ class AccumulatedFiller {
   const uint64_t count_;
   std::vector<FilledSlot> slots_;
   const uint32_t lanes_;
-  // By lane, as far as these are multiples of the width of the smallest groups yet.
+  // By lane; only multiples of the width of the smallest groups so far are up to date.
   std::vector<Cost> busy_;
   uint32_t grain_ = 1;
   std::vector<std::vector<std::pair<uint32_t, uint32_t>>> groups_of_;

@@ -13,12 +13,12 @@
 namespace batchplan {
 
 // `slots` slots for all items, in the order in which they run, the groups of each as they stand
-// along the ranks. An item that is too long for the smallest groups within `most`, the time of the
-// whole step, has a group of its own, of the size that costs the ranks least. These groups run
-// first, in descending size. The ranks of a group have then been in the same groups until it
-// begins, so that none waits for another. Of a slot's groups of one size the slower stand where the
-// ranks have had less. All other items go into the smallest groups: the longest first, to the rank
-// that has least and has room for it. Then they move from rank to rank (EvenOutRanks).
+// along the ranks. `most` is the time of the whole step. An item that runs longer than that in a
+// smallest group gets a group of its own, of the size with the least rank-time. These larger groups
+// run first, in descending size: the ranks of a group then come from the same earlier groups, so
+// that none waits for another. Among a slot's groups of one size, the slower go to the ranks with
+// less work so far. All other items go into the smallest groups: the longest first, each to the
+// rank with least time and room for it. Then they move from rank to rank (EvenOutRanks).
 //
 // Empty if there is no room or a group would be empty.
 std::vector<FilledSlot> FillAccumulated(const ContextItems& all, uint64_t slots, Cost most,

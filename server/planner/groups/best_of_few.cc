@@ -1,9 +1,10 @@
 // Dynamic programming over sets of items, exact in lockstep.
 //
-// For every set and size: what one group takes. From these, for every set and number of ranks: the
+// For every set and size: the time of one group. From these, for every set and number of ranks: the
 // least time of groups on exactly that many ranks, adding one group at a time, the one with the
-// set's lowest item. A slot is that on the whole pool; for every set and number of slots the least
-// sum follows in the same way. 3^n steps for n items and each rank and size, up to four million.
+// set's lowest item. On the whole pool that is the time of a slot. For every set and number of
+// slots the least sum follows in the same way. 3^n steps for n items and each rank and size, up to
+// four million.
 
 #include "server/planner/groups/best_of_few.h"
 
@@ -18,13 +19,13 @@ namespace batchplan {
 namespace {
 
 constexpr Cost kNoTime = std::numeric_limits<Cost>::max();
-// What is looked at for all sets, ranks and sizes.
+// The most looks at sets, ranks and sizes together.
 constexpr uint64_t kMostTries = 4'000'000;
 constexpr size_t kMostItems = 12;
 
 class FewItems {
  public:
-  // A set of items has a bit for each.
+  // A set is a mask with a bit for each item.
   explicit FewItems(const ContextItems& all)
       : all_(all), pool_(all.problem().pool), sets_(1u << all.size()) {}
 
@@ -43,7 +44,7 @@ class FewItems {
   }
 
  private:
-  // The parts of a set that have its lowest item, the whole set first.
+  // Visits the subsets of a set that have its lowest item, the whole set first.
   template <typename Visit>
   static void ForParts(uint32_t set, Visit visit) {
     const uint32_t lowest = set & (~set + 1);
@@ -73,7 +74,7 @@ class FewItems {
 
   Cost& TimeOn(uint32_t ranks, uint32_t set) { return times_[size_t{ranks} * sets_ + set]; }
 
-  // The least time of every set on the last ranks of a slot, by their number.
+  // By number of ranks, the least time of every set on the last ranks of a slot.
   bool FindSlots(const Allowance& allowance) {
     times_.assign((size_t{pool_} + 1) * sets_, kNoTime);
     TimeOn(0, 0) = 0;

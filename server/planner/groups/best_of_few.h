@@ -12,10 +12,10 @@
 
 namespace batchplan {
 
-// Slots of least lockstep time, without empty groups, by dynamic programming over the sets of
-// items: how long a set runs on a number of ranks of a slot, and then in a number of slots. Empty
-// if no slots keep the limits. None if there are too many items and ranks for the search, and once
-// a stop is requested. O(3^n * pool * sizes).
+// The slots of least lockstep time, without empty groups, by dynamic programming over sets of
+// items: how long a set runs on some ranks of a slot, and then in some slots. Empty if no slots
+// keep the limits. None if there are too many items and ranks for the search, or once a stop is
+// requested. O(3^n * pool * sizes).
 std::optional<std::vector<FilledSlot>> BestOfFew(const ContextItems& all,
                                                  const Allowance& allowance);
 

@@ -80,7 +80,7 @@ size_t ContextItems::FirstWithin(uint32_t size, Cost time, uint64_t tokens, size
     return costs[position] > time || lengths[position] > tokens;
   };
   if (from >= costs.size() || !is_beyond(from)) return from;
-  // Mostly close: in steps that double, and then halve.
+  // Mostly close by: in steps that double, and then halve.
   size_t beyond = from;
   size_t step = 1;
   while (beyond + step < costs.size() && is_beyond(beyond + step)) {

@@ -18,8 +18,8 @@ namespace batchplan {
 // Items placed from one look for a stop to the next.
 inline constexpr uint32_t kItemsPerLook = 16384;
 
-// By position: descending by what they cost in the smallest groups, equal ones by number. Words of
-// this folder:
+// By position: descending by their cost in the smallest groups, equal ones by number. Words of this
+// folder:
 //   size       the number of a group size in problem.sizes, ascending.
 //   time       what an item adds for each rank of its group, or what a group takes: its items and,
 //              if it has any, ContextSize::whole_row.
@@ -29,7 +29,7 @@ inline constexpr uint32_t kItemsPerLook = 16384;
 //              that sums stay below 2^60.
 class ContextItems {
  public:
-  // The problem must outlive the items. Once a stop is requested they are as if none fitted.
+  // The problem must outlive the items. Once a stop is requested, no item counts as fitting.
   explicit ContextItems(const ContextProblem& problem, const Allowance& allowance = {});
 
   const ContextProblem& problem() const { return *problem_; }
@@ -63,16 +63,16 @@ class ContextItems {
   bool MayTake(uint32_t size, size_t position) const {
     return tokens_[size][position] <= capacity(size) && sequences(position) <= max_sequences_;
   }
-  // Whether there is a size for every item.
+  // Whether every item fits some size.
   bool all_fit() const { return all_fit_; }
 
-  // Of the sizes in which the item takes at most `time` alone, that of the least rank-time, of
-  // equal ones the smallest; sizes() if there is none.
+  // The size of least rank-time among those in which the item alone runs for at most `time`, the
+  // smallest of equal ones; sizes() if there is none.
   uint32_t SizeWithin(size_t position, Cost time) const;
 
-  // The first position, at least `from`, at or after which every item adds at most `time` and
-  // takes at most `tokens` in groups of that size; where items of more tokens may cost less, the
-  // first that costs at most that. size() or more if there is none.
+  // The first position >= `from` from which on every item adds at most `time` and `tokens` to
+  // groups of that size. If items of more tokens may cost less (not descend()), only `time` counts.
+  // size() or more if there is none.
   size_t FirstWithin(uint32_t size, Cost time, uint64_t tokens, size_t from) const;
   // Whether the items descend by tokens and costs in all sizes.
   bool descend() const { return descend_; }
@@ -84,7 +84,7 @@ class ContextItems {
   std::vector<std::vector<uint32_t>> tokens_;
   std::vector<uint32_t> count_;
   std::vector<uint64_t> work_;
-  // Whether no larger size takes less of the ranks than a smaller one, by position.
+  // By position, whether rank-time never falls with the size.
   std::vector<bool> cheapest_first_;
   uint64_t max_sequences_ = 0;
   int shift_ = 0;

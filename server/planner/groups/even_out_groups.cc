@@ -11,20 +11,20 @@
 namespace batchplan {
 namespace {
 
-// Groups that are asked whether they can take something from one.
+// The most receivers tried for one giver.
 constexpr int kMostReceivers = 48;
-// Items beside the one that would even out best, where that breaks a limit.
+// If the best exchange breaks a limit, how many beside it are tried.
 constexpr size_t kMostNeighbors = 3;
 constexpr int kMostIdleRounds = 3;
-// A part of the time that counts as nothing.
+// 1 / kNegligible of the time counts as nothing.
 constexpr uint64_t kNegligible = 200000;
 constexpr uint64_t kTicksAStep = 16;
 constexpr size_t kNone = ~size_t{0};
-// Pairs of groups of two parts that are looked at, and once something is found.
+// Pairs of groups of two parts that are looked at, and that suffice once an exchange is found.
 constexpr int kMostPairs = 48;
 constexpr int kEnoughPairs = 12;
 
-// A group, or a rank with several, that has a target.
+// A group, or a rank with several groups, that has a target.
 struct Part {
   Cost before = 0;
   Cost time = 0;  // of all
@@ -46,7 +46,7 @@ class PartSearch {
     }
   }
 
-  // What the parts take, once their groups have other items.
+  // Sets the times of the parts after their groups have changed.
   void Renew() {
     for (Part& part : parts_) {
       part.time = part.before;
@@ -56,8 +56,8 @@ class PartSearch {
 
   bool Ended() const { return steps_.left == 0 || allowance_.stop_requested(); }
 
-  // Brings the parts closer to their targets; whether anything changed. Differences of `tolerance`
-  // are none.
+  // Brings the parts closer to their targets. True if anything changed. Differences of up to
+  // `tolerance` don't count.
   bool Round(int64_t tolerance) {
     tolerance_ = tolerance;
     givers_.clear();
@@ -134,7 +134,7 @@ class PartSearch {
     receiver.time += to.time;
   }
 
-  // What brings the larger of the two deviations down most.
+  // The exchange that lowers the larger of the two deviations most.
   Exchange Best(uint32_t giver, uint32_t receiver, int64_t over, int64_t under) {
     Exchange best = {.worst = over};
     int pairs = 0;
@@ -149,8 +149,9 @@ class PartSearch {
     return best;
   }
 
-  // An exchange closes the gap between the two parts by what its items cost in both sizes together.
-  // Costs descend with positions, so that the item wanted in return moves on with the one given.
+  // An exchange narrows the gap between the two parts by the costs of its items in both sizes
+  // together. Costs descend with positions, so the item wanted in return moves on with the one
+  // given.
   void TryPair(FilledGroup& from, FilledGroup& to, int64_t over, int64_t under, Exchange& best) {
     const std::span<const Cost> from_costs = all_.costs(from.size);
     const std::span<const Cost> to_costs = all_.costs(to.size);
@@ -212,11 +213,11 @@ class PartSearch {
   std::set<std::pair<int64_t, uint32_t>> givers_;  // deviation, part
   std::set<std::pair<int64_t, uint32_t>> receivers_;
   int64_t tolerance_ = 0;
-  // What the first item of the receiving group costs besides itself.
+  // What the receiving group costs on top with its first item.
   int64_t first_comes_ = 0;
 };
 
-// Of a slot: what its groups take in the mean over the ranks, or its longest item by itself.
+// The mean time of a slot's groups over the ranks, or its longest item alone if that is more.
 Cost TargetOf(const ContextItems& all, const FilledSlot& slot) {
   absl::uint128 sum = 0;
   Cost longest = 0;
@@ -229,7 +230,7 @@ Cost TargetOf(const ContextItems& all, const FilledSlot& slot) {
   return std::max(absl::Uint128Low64(sum / all.problem().pool), longest);
 }
 
-// Of each size the slowest groups come into the slowest slots. Slots keep how many they have of
+// Of each size the slowest groups go to the slowest slots. Slots keep their number of groups of
 // each size.
 void FormSlots(const ContextItems& all, std::vector<FilledSlot>& slots) {
   std::vector<std::pair<Cost, size_t>> by_time;

@@ -16,16 +16,16 @@ namespace batchplan {
 Cost LockstepTime(const ContextItems& all, const std::vector<FilledSlot>& slots);
 
 // Lowers the lockstep time by moves and exchanges of items between groups. No group becomes empty
-// or exceeds its limits. In rounds: slots are formed anew, of each size the slowest groups in the
-// slowest slots; every slot gets a target, the mean of its groups over its ranks or its longest
-// item if that is more; then the group furthest over its target gives to those furthest under
-// theirs what brings the two closest to them. Ends when nothing helps any more, after `steps`
-// groups and items looked at, or with the allowance. Returns the time.
+// or exceeds its limits. Each round forms slots anew: of each size the slowest groups go to the
+// slowest slots. The target of a slot is the mean time of its groups over its ranks, or its longest
+// item if that is more. Then the group furthest over its target exchanges with those furthest under
+// theirs, so that both come closest to their targets. Ends when nothing helps, after `steps` looks
+// at groups and items, or with the allowance. Returns the time.
 Cost EvenOutGroups(const ContextItems& all, uint64_t steps, const Allowance& allowance,
                    std::vector<FilledSlot>& slots);
 
-// The groups that a rank runs: those of the smallest size, after others that stay as they are and
-// last `before`.
+// The groups that a rank runs: fixed ones, which run for `before`, and then those of the smallest
+// size.
 struct RankGroups {
   Cost before = 0;
   std::vector<FilledGroup*> groups;

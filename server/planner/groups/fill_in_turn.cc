@@ -1,11 +1,10 @@
-// One slot after the other, each as little wasted as can be found.
+// One slot after the other, each with as little waste as can be found.
 //
-// The longest item that is left decides what the next slot may take: between what it costs in its
-// fastest size and what a group full of its like would cost. Sixteen times in between are tried at
-// kDefault, each with the two ways of FillSlot, and the quotients next to the best one once more.
-// The slot with least time a unit of work is kept; its fixed cost counts as time, so that slots get
-// longer where they are dear. Once fewer tries are left, only times close to the last slot's are
-// tried.
+// The longest item left decides the time of the next slot: from its own time in its fastest size to
+// that of a group full of such items. At kDefault sixteen times in between are tried, each with the
+// two ways of FillSlot, and then the neighbours of the best one. The slot with least time a unit of
+// work is kept; its fixed cost counts as time, so that slots get longer if they are dear. Once few
+// tries are left, only times close to the last slot's are tried.
 
 #include "server/planner/groups/fill_in_turn.h"
 
@@ -25,7 +24,7 @@ constexpr uint64_t kTicksAGroup = 100;
 constexpr uint32_t kFewTries = 8;
 // One slot in this many tries all times.
 constexpr uint64_t kSlotsToLook = 16;
-// These are so much shorter and longer, of 1024.
+// By how much these are shorter and longer, in 1/1024.
 constexpr Cost kClose = 40;
 
 class TurnFiller {
@@ -86,7 +85,7 @@ class TurnFiller {
       const Cost change = last_ / 1024 * kClose;
       return {std::max(least, last_ - change), last_, std::min(most, last_ + change)};
     }
-    // Even steps of the quotient, in 1/1024: at most as many as are wanted.
+    // Even steps of the quotient, in 1/1024: at most as many as wanted.
     const uint32_t tries = std::max(options_.tries, kFewTries);
     const uint32_t steps = tries > times.size() ? tries - static_cast<uint32_t>(times.size()) : 1;
     step_ = 1;
@@ -101,7 +100,7 @@ class TurnFiller {
     return times;
   }
 
-  // From one time to the other, capped.
+  // Steps from one time to the other, capped.
   uint32_t Steps(Cost least, Cost most) const {
     uint32_t steps = 0;
     for (Cost time = least; time < most && steps < 1024; ++steps) {

@@ -1,4 +1,4 @@
-// Slots filled one after the other, each for as long as wastes least.
+// Slots filled one after the other, each for the time that wastes least.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_GROUPS_FILL_IN_TURN_H_
 #define BATCHPLAN_SERVER_PLANNER_GROUPS_FILL_IN_TURN_H_
@@ -15,7 +15,7 @@
 namespace batchplan {
 
 struct TurnOptions {
-  // What a slot costs on top of its slowest group. The more, the fewer slots there will be.
+  // What a slot costs on top of its slowest group: the higher, the fewer slots there are.
   Cost per_slot = 0;
   // Times that are tried for a slot.
   uint32_t tries = 16;
@@ -23,11 +23,11 @@ struct TurnOptions {
   Cost most = std::numeric_limits<Cost>::max();
 };
 
-// Puts all of `items`, ascending positions, into slots. The longest item left is in the next slot.
-// Several times are tried for that slot: those of the item in groups of each size, and times
-// between the least of these and that of a group full of items like it. FillSlot makes a slot for
-// each time, and the one whose time times the pool is least for its work is kept. Empty if some
-// ranks can't be given a group, and once a stop is requested.
+// Puts all of `items`, ascending positions, into slots. The next slot has the longest item left.
+// Several times are tried for it: those of this item in groups of each size, and times between the
+// least of these and that of a group full of such items. FillSlot makes a slot for each time; the
+// slot with the least rank-time for its work is kept. Empty if some ranks can't be given a group,
+// or once a stop is requested.
 std::vector<FilledSlot> FillInTurn(const ContextItems& all, std::span<const uint32_t> items,
                                    const TurnOptions& options, const Allowance& allowance);
 

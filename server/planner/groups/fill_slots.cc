@@ -1,13 +1,13 @@
 // Filling within a time. FillSlot fills one slot and leaves what does not fit; FillEvenly needs
 // room for everything.
 //
-// An item's size is the one that uses least of the ranks within the time. FillSlot opens groups for
-// the longest items until the ranks are used up, then completes each group with the longest items
-// that it can still take, the fullest group first; or it puts every item into the fullest group
-// that can take it. FillEvenly places large items first, each into the tightest recent group of its
-// size or a new one; small items follow by longest processing time first, and those that find no
-// time there go to large groups that have some left. Ranks that stay free are given to the slowest
-// groups, which are divided or get larger (UseFreeRanks).
+// An item's size is the one of least rank-time within the time. FillSlot opens groups for the
+// longest items until the ranks are used up, then completes each group with the longest items that
+// it still holds, the fullest group first; or it puts every item into the fullest group that holds
+// it. FillEvenly places large items first, each into the tightest recent group of its size or a new
+// one. Small items follow by longest processing time first; those that find no time in small groups
+// go to large groups with time left. Free ranks go to the slowest groups, which are divided or get
+// larger (UseFreeRanks).
 
 #include "server/planner/groups/fill_slots.h"
 
@@ -18,12 +18,12 @@
 namespace batchplan {
 namespace {
 
-// Items looked at for one that a group holds, where they do not descend alike in all sizes.
+// The most items looked at for one that a group holds, if items do not descend alike in all sizes.
 constexpr int kMostLooks = 32;
-// Open groups of a size that are asked whether they can take an item.
+// The most open groups of a size that are asked for an item.
 constexpr size_t kMostAsked = 64;
 
-// Room for the groups of most slots, and for the items of most groups.
+// Capacity to reserve: for the groups of most slots, and for the items of most groups.
 constexpr size_t kGroupsOfMost = 64;
 constexpr size_t kItemsOfMost = 8;
 
@@ -59,7 +59,7 @@ class SlotFiller {
     return group.TimeWith(all_, item) <= most_ && group.Holds(all_, item);
   }
 
-  // The longest item that is left at or after `from` and fits into a group.
+  // The longest item left at or after `from` that fits into the group.
   size_t LongestFor(const FilledGroup& group, size_t from) const {
     const Cost before = group.items.empty() ? all_.whole_row(group.size) : group.time;
     if (before > most_) return IndexSet::kNone;
@@ -73,7 +73,7 @@ class SlotFiller {
     return IndexSet::kNone;
   }
 
-  // The next item at or after `from` that a group on some of the free ranks can take.
+  // The next item at or after `from` that a group on some of the free ranks can have.
   size_t NextToOpen(size_t from) const {
     uint32_t largest = all_.sizes();
     while (largest > 0 && all_.ranks(largest - 1) > free_) --largest;
@@ -86,7 +86,7 @@ class SlotFiller {
     const uint32_t size = all_.SizeWithin(item, most_);
     if (size == all_.sizes()) return false;
     if (all_.ranks(size) > free_) {
-      // The first item decides; others may take what ranks there are.
+      // The first item decides; others may have a smaller size, if only that many ranks are free.
       for (uint32_t smaller = size; smaller-- > 0;) {
         if (all_.ranks(smaller) > free_ || all_.Alone(smaller, item) > most_ ||
             !all_.MayTake(smaller, item)) {
@@ -140,7 +140,7 @@ class SlotFiller {
     }
   }
 
-  // To each group the longest items that it can take, the fullest first.
+  // Gives each group the longest items that it can have, the fullest group first.
   void Complete() {
     std::vector<uint32_t> order(slot_.size());
     for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -165,7 +165,7 @@ class SlotFiller {
   std::vector<uint32_t> taken_;
 };
 
-// A group that is open for more, in the order in which these take items.
+// An open group, in the order in which they get items.
 struct Entry {
   Cost time = 0;
   uint32_t group = 0;
@@ -247,10 +247,10 @@ class EvenFiller {
   }
 
   bool PlaceSmall(std::span<const uint32_t> items) {
-    // Large groups that are not full are for what the small ones can't take.
+    // Large groups with time left are for items that the small ones can't have.
     const size_t larges = groups_.size();
     std::vector<Entry> heap;    // the fastest on top
-    std::vector<Entry> parked;  // of few tokens; by room, the roomiest on top
+    std::vector<Entry> parked;  // with few tokens left; the roomiest on top
     std::vector<uint32_t> later;
     const auto room = [&](uint32_t group) {
       return all_.capacity(groups_[group].size) - groups_[group].tokens;
@@ -259,7 +259,7 @@ class EvenFiller {
       return std::pair(room(a.group), b.group) < std::pair(room(b.group), a.group);
     };
     size_t next = 0;
-    // Slots that have nothing get theirs first.
+    // Empty slots get an item first.
     for (; next < items.size(); ++next) {
       if (!Open(items[next], 0)) break;
       const auto group = static_cast<uint32_t>(groups_.size()) - 1;
@@ -294,7 +294,7 @@ class EvenFiller {
       if (!placed) later.push_back(item);
     }
     if (later.empty()) return true;
-    // By room, what is left: into the groups with most time.
+    // The remaining items go to the groups with most time left.
     std::vector<Entry> order;
     for (uint32_t group = 0; group < larges; ++group) order.push_back({groups_[group].time, group});
     std::make_heap(order.begin(), order.end());

@@ -1,4 +1,4 @@
-// Slots filled from items that are left, within a time that each may take.
+// Slots filled within a given time.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_GROUPS_FILL_SLOTS_H_
 #define BATCHPLAN_SERVER_PLANNER_GROUPS_FILL_SLOTS_H_
@@ -16,19 +16,20 @@ namespace batchplan {
 
 // How a slot is filled.
 enum class SlotFill {
-  // First a group for each of the longest items, then to each what is longest of what it can take.
+  // A group for each of the longest items first; then each group gets the longest items it can
+  // have.
   kOpenFirst,
-  // Every item into the fullest group that can take it; a new group only where none can.
+  // Every item goes into the fullest group that can have it; a group is opened only if none can.
   kBestFit,
 };
 
-// One slot that runs for at most `most`, filled from the first of `left` on. Takes its items out of
-// `left`. Empty, with `left` as it was, if the first item fits no group within that time, or if
-// ranks are left that no group can use.
+// One slot that runs for at most `most`, filled from the first item of `left` on. Takes its items
+// out of `left`. Empty, with `left` unchanged, if the first item fits no group within that time, or
+// if no group can use some of the ranks.
 FilledSlot FillSlot(const ContextItems& all, Cost most, SlotFill fill, IndexSet& left);
 
 // All of `items`, ascending positions, in `slots` slots that run for at most `most` each. Empty if
-// they are not found to fit, and once a stop is requested.
+// no such slots are found, or once a stop is requested.
 std::vector<FilledSlot> FillEvenly(const ContextItems& all, std::span<const uint32_t> items,
                                    uint64_t slots, Cost most, const Allowance& allowance);
 

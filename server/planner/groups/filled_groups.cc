@@ -35,7 +35,7 @@ class FreeRanks {
  private:
   void Open(uint32_t group) { by_time_.emplace(slot_[group].time, group); }
 
-  // Half of a group's items into a group of their own.
+  // Moves half of a group's items to a group of their own.
   bool Divide(uint32_t index) {
     if (slot_[index].items.size() < 2) return false;
     std::vector<uint32_t> items = slot_[index].items;
@@ -80,7 +80,7 @@ class FreeRanks {
     return false;
   }
 
-  // Whichever is fastest then.
+  // Enlarges the group that is then fastest.
   bool GrowAny() {
     std::sort(stuck_.begin(), stuck_.end(), [&](uint32_t a, uint32_t b) {
       return std::pair(slot_[a].time, a) < std::pair(slot_[b].time, b);

@@ -14,7 +14,7 @@
 
 namespace batchplan {
 
-// A group of ContextItems, by position, and what they take.
+// A group of items, by their positions in ContextItems, and its sums over them.
 struct FilledGroup {
   uint32_t size = 0;
   Cost time = 0;
@@ -36,7 +36,7 @@ struct FilledGroup {
     tokens += all.tokens(size, item);
     sequences += all.sequences(item);
   }
-  // The item that stands at `place`; others change their places.
+  // Removes the item at `place`; other items may change places.
   void Remove(const ContextItems& all, size_t place) {
     const uint32_t item = items[place];
     items[place] = items.back();
@@ -45,7 +45,7 @@ struct FilledGroup {
     tokens -= all.tokens(size, item);
     sequences -= all.sequences(item);
   }
-  // Add and Remove where items ascend, and stay so.
+  // Add and Remove that keep ascending items ascending.
   void Insert(const ContextItems& all, uint32_t item) {
     Add(all, item);
     std::rotate(std::upper_bound(items.begin(), items.end() - 1, item), items.end() - 1,
@@ -60,18 +60,18 @@ struct FilledGroup {
 
 using FilledSlot = std::vector<FilledGroup>;
 
-// The items in a group of that size, and whether it holds them.
+// Makes `group` these items in a group of that size. False if it does not hold them.
 bool Regroup(const ContextItems& all, std::span<const uint32_t> items, uint32_t size,
              FilledGroup& group);
 
-// Gives `free` ranks of a slot, all that its groups have not, to groups: costly groups are divided
-// or get larger, or there are empty groups where these are allowed. False if ranks are left.
+// Gives the `free` ranks of a slot, which have no group yet, to groups: costly groups are divided
+// or made larger, or empty groups are added where allowed. False if free ranks remain.
 bool UseFreeRanks(const ContextItems& all, uint32_t free, FilledSlot& slot);
 
 // Without fixed costs.
 Cost SlowestTime(const FilledSlot& slot);
 
-// As SolveContext returns them, and the other way round. Groups of a slot descend in size.
+// Between FilledSlots and what SolveContext returns. Groups of a slot descend in size.
 ContextSlots ToContextSlots(const ContextItems& all, const std::vector<FilledSlot>& slots);
 std::vector<FilledSlot> FromContextSlots(const ContextItems& all, const ContextSlots& slots);
 

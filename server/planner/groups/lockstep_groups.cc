@@ -1,9 +1,9 @@
-// Slots that all have one time, and changes of their number.
+// Slots of one common time, and changes of their number.
 //
 // LeastEvenSlots looks for the least time within which all items fit into a number of slots: it
-// starts at the time that the work needs at least, doubles the step until FillEvenly succeeds, and
-// bisects to a two thousandth. RaiseSlots divides the slots of most items until a count is allowed,
-// DissolveShortest has one fewer. RefillSlots takes two to four random slots apart and fills their
+// starts at the least time that the work needs, doubles the step until FillEvenly succeeds, and
+// bisects to 1/2000. RaiseSlots divides the slots with most items until their number is allowed;
+// DissolveShortest removes one. RefillSlots takes two to four random slots apart and fills their
 // items in turn again, with a random length of slots: large neighbourhood search.
 
 #include "server/planner/groups/lockstep_groups.h"
@@ -25,7 +25,7 @@ namespace {
 constexpr uint64_t kTicksAPlacement = 60;
 // For a group that is looked at.
 constexpr uint64_t kTicksAGroupTried = 2;
-// How close bisection comes: the quotient of the times.
+// Bisection ends within 1 / kCloseEnough of the time.
 constexpr Cost kCloseEnough = 2000;
 
 size_t ItemsOf(const FilledSlot& slot) {
@@ -34,7 +34,7 @@ size_t ItemsOf(const FilledSlot& slot) {
   return items;
 }
 
-// Parts the groups of a slot, or the items of its only one, among two slots.
+// Divides the groups of a slot, or the items of its only group, between two slots.
 bool Divide(const ContextItems& all, FilledSlot& slot, FilledSlot& other) {
   FilledSlot halves[2];
   uint32_t free[2] = {all.problem().pool, all.problem().pool};
@@ -67,7 +67,7 @@ bool Divide(const ContextItems& all, FilledSlot& slot, FilledSlot& other) {
 
 std::vector<FilledSlot> LeastEvenSlots(const ContextItems& all, std::span<const uint32_t> items,
                                        uint64_t slots, const Allowance& allowance) {
-  // As much rank-time as the items need, at least; some time longer is enough for sure if any is.
+  // `low`: the rank-time that the items need. Some longer time suffices if any does.
   absl::uint128 work = 0;
   Cost low = 0;
   Cost most = 0;
@@ -115,7 +115,7 @@ std::vector<FilledSlot> LeastEvenSlots(const ContextItems& all, std::span<const 
 
 bool RaiseSlots(const ContextItems& all, std::vector<FilledSlot>& slots) {
   const uint64_t count = all.problem().slots.RoundUp(slots.size());
-  // Those of most items first, of as many the first.
+  // Slots with most items first, of equal ones the first.
   std::set<std::pair<size_t, size_t>> by_items;
   if (slots.size() < count && !all.problem().allow_empty) {
     for (size_t slot = 0; slot < slots.size(); ++slot) {

@@ -13,23 +13,23 @@
 
 namespace batchplan {
 
-// `slots` slots for `items`, ascending positions, all within one time: the least, by bisection,
-// with which FillEvenly (fill_slots.h) succeeds. Empty if it succeeds with none.
+// `slots` slots for `items`, ascending positions, within the least time for which FillEvenly
+// (fill_slots.h) succeeds, found by bisection. Empty if it succeeds for none.
 std::vector<FilledSlot> LeastEvenSlots(const ContextItems& all, std::span<const uint32_t> items,
                                        uint64_t slots, const Allowance& allowance);
 
-// Divides slots until their number is one that problem.slots allows. False if none can be divided.
+// Divides slots until problem.slots allows their number. False if that is not reached.
 bool RaiseSlots(const ContextItems& all, std::vector<FilledSlot>& slots);
 
-// Takes a few slots apart and fills them anew, in turn (fill_in_turn.h), `tries` times. New slots
-// are kept if they are faster and their number is allowed. Spends from the allowance.
+// Empties a few slots and fills them anew, in turn (fill_in_turn.h), `tries` times. Keeps the new
+// slots if they are faster and their number is allowed. Spends from the allowance.
 void RefillSlots(const ContextItems& all, uint64_t tries, const Allowance& allowance,
                  std::vector<FilledSlot>& slots);
 
-// Puts what the shortest slot holds into groups of the others: each item, the costliest first,
-// where it exceeds by the least what its slot took before, so that items spread over the slots.
-// False, with slots of no use, if an item finds no room, if the allowance, which it spends, does
-// not pay for the look, or once a stop is requested. O(items of the slot * groups).
+// Dissolves the shortest slot: each of its items, the costliest first, goes to the group of another
+// slot where that slot's time, as it was before, is exceeded least, so that the items spread over
+// the slots. False, with useless slots, if an item finds no room, if the allowance, which it
+// spends, does not afford the search, or once a stop is requested. O(items of the slot * groups).
 bool DissolveShortest(const ContextItems& all, const Allowance& allowance,
                       std::vector<FilledSlot>& slots);
 

@@ -17,15 +17,15 @@ namespace {
 
 // The smallest size, whose groups are the ranks here.
 constexpr uint32_t kSmallest = 0;
-// For one item that does not fit a rank, this many must: where more are long, slots that mix sizes
+// This many items must fit a rank for one that does not: with more long items, slots that mix sizes
 // are better.
 constexpr size_t kSmallForALarge = 32;
-// Items that a large group is asked for in vain.
+// The most items in a row that a large group does not hold.
 constexpr int kMostMisses = 32;
 
 bool IsSlower(const FilledGroup& a, const FilledGroup& b) { return a.time > b.time; }
 
-// Items as SolveLockstep takes them.
+// Items for SolveLockstep.
 struct RankItems {
   std::vector<uint32_t> lengths = {};
   std::vector<uint32_t> counts = {};
@@ -60,7 +60,7 @@ class RanksSolver {
         large_.size() * kSmallForALarge > small_.size()) {
       return {};
     }
-    // What stands for large groups must not be more than the items.
+    // The stand-ins of large groups must not outnumber the items.
     uint64_t widths = 0;
     for (const FilledGroup& group : large_) widths += WidthOf(group);
     if (widths > small_.size()) return {};
@@ -96,7 +96,7 @@ class RanksSolver {
     return size;
   }
 
-  // Smallest groups in whose place a group is.
+  // The number of smallest groups whose place a group has.
   uint32_t WidthOf(const FilledGroup& group) const {
     return all_.ranks(group.size) / all_.ranks(kSmallest);
   }
@@ -109,7 +109,7 @@ class RanksSolver {
     return limits;
   }
 
-  // To each large group the costliest items that it can still have. O(n log n).
+  // Gives each large group the costliest items that it can still have. O(n log n).
   void FillLarge() {
     const Cost mean = MeanOfSlots();
     IndexSet left(all_.size());
@@ -134,7 +134,7 @@ class RanksSolver {
     std::erase_if(small_, [&](uint32_t position) { return !left.Contains(position); });
   }
 
-  // What each of the fewest slots takes if all ranks are busy.
+  // The time of each of the fewest slots if all ranks are busy.
   Cost MeanOfSlots() const {
     absl::uint128 rank_time = 0;
     for (const uint32_t position : small_) {
@@ -146,7 +146,7 @@ class RanksSolver {
     return absl::Uint128Low64(rank_time / problem_.pool / FewestContextSlots(problem_));
   }
 
-  // The small items, then those that stand for the large groups; none if their costs are more than
+  // The small items, then the stand-ins of the large groups; none if their costs exceed what
   // SolveLockstep adds up.
   std::optional<RankItems> ItemsOfRanks() const {
     constexpr absl::uint128 kMost = uint64_t{1} << 62;
@@ -167,7 +167,7 @@ class RanksSolver {
     return items;
   }
 
-  // Slot after slot the slowest groups that are left. A large one for which a slot has no room goes
+  // Each slot in turn gets the slowest groups left. A large group that a slot has no room for goes
   // to the next.
   std::vector<FilledSlot> SlotsOf(std::vector<FilledGroup> groups, uint64_t slots) {
     std::vector<FilledSlot> result(slots);
@@ -196,7 +196,7 @@ class RanksSolver {
   const Allowance& allowance_;
   const uint32_t ranks_;
   std::vector<uint32_t> small_;     // positions that fit a smallest group
-  std::vector<FilledGroup> large_;  // one for each that does not
+  std::vector<FilledGroup> large_;  // one for each other item
 };
 
 }  // namespace

@@ -15,22 +15,22 @@ namespace batchplan {
 enum class LargeGroups {
   // The one item that no smallest group holds.
   kAlone,
-  // Beside it the costliest items that keep it within what a slot costs in the mean.
+  // Besides, the costliest items that keep the group within the mean cost of a slot.
   kFilled,
 };
 
-// Slots whose groups have the smallest size, but for one larger group for each item that does not
-// fit it, of the smallest size that holds it.
+// Slots of groups of the smallest size, and of one larger group for each item that does not fit
+// that size, of the smallest size that holds the item.
 //
-// To the solver of ranks (ranks/solve_lockstep.h), smallest groups are ranks. A large group is
-// several items for it, one for each smallest group that has its place: each costs what the group
-// costs and leaves no room, so that nothing shares its micro-batch. Of the micro-batches that come
-// back, slots are formed anew by cost, each large group whole in one slot.
+// To the solver of ranks (ranks/solve_lockstep.h), a smallest group is a rank. A large group is
+// several items, one for each smallest group in its place; each costs what the group costs and
+// fills its micro-batch. From the micro-batches that come back, slots are formed anew by cost, each
+// large group whole in one slot.
 //
-// None if more than one item in 33 does not fit the smallest size, or their groups have more ranks
-// than there are other items; if that size does not divide the pool; if the solver finds no slots;
-// or if the large groups can't be divided among them. Once a stop is requested, of no use. Takes
-// about as long as SolveLockstep.
+// Empty if more than one item in 33 does not fit the smallest size, or if the groups of these have
+// more ranks than there are other items; if the smallest size does not divide the pool; if the
+// solver finds no slots; or if the large groups can't be divided among them. Useless once a stop is
+// requested. About as slow as SolveLockstep.
 std::vector<FilledSlot> LockstepOnRanks(const ContextItems& all, LargeGroups large,
                                         const Allowance& allowance);
 

@@ -15,7 +15,7 @@
 namespace batchplan {
 namespace {
 
-// A slot's groups may have 21/20 of what its longest sequence has.
+// The bound of a slot's groups over the work of its longest sequence: 21/20.
 constexpr uint32_t kBoundOver = 21;
 constexpr uint32_t kBoundUnder = 20;
 constexpr uint64_t kTicksAVisit = 30;
@@ -128,21 +128,22 @@ class Scheduler {
     for (const uint32_t item : items) Put(item, group);
     return group;
   }
-  // Whether a group could be of that size too.
+  // Whether the group fits that size.
   bool FitsIn(const Group& group, uint32_t size) const {
     uint64_t tokens = 0;
     for (const uint32_t item : group.items) tokens += problem_.sizes[size].tokens[item];
     return tokens <= problem_.sizes[size].capacity;
   }
 
-  // The pool itself is a size of its own where it is no power of two, and leaves no rank beside it.
+  // Whether smaller groups can use the ranks left beside a new group. A pool that is no power of
+  // two is a size too, which leaves no rank.
   bool Tiles(uint32_t size, uint32_t free) const {
     return ranks(size) <= free && (free - ranks(size)) % ranks(0) == 0;
   }
 
   static constexpr uint32_t kNowhere = UINT32_MAX;
   struct Place {
-    // A group, or, where that is kNowhere, the size of a new one.
+    // A group or, if that is kNowhere, a new one of this size.
     uint32_t group = kNowhere;
     uint32_t size = kNowhere;
 
@@ -151,14 +152,14 @@ class Scheduler {
 
   // The groups of a slot that is being filled.
   struct Open {
-    // By size, the groups and what they have: the least loaded, and the emptiest, first.
+    // By size, (load, group) and (tokens, group).
     std::vector<std::set<std::pair<absl::uint128, uint32_t>>> by_load;
     std::vector<std::set<std::pair<uint64_t, uint32_t>>> by_tokens;
-    // Of the most loaded group.
+    // The work of the most loaded group.
     Work most;
   };
 
-  // Where an item leaves the greatest work of the slot least.
+  // The place of an item that keeps the slot's greatest work least.
   Place PlaceFor(const Slot& slot, const Open& open, uint32_t item, const Work* bound) {
     Place best;
     Work least;
@@ -185,7 +186,7 @@ class Scheduler {
     return best;
   }
 
-  // Of the groups of that size which hold the item, within the bound.
+  // The least loaded group of that size that holds the item within the bound.
   uint32_t LeastLoaded(const Slot& slot, const Open& open, uint32_t size, uint32_t item,
                        const Work* bound) {
     const ContextSize& limits = problem_.sizes[size];
@@ -222,8 +223,8 @@ class Scheduler {
     open.most = std::max(open.most, WorkOf(group));
   }
 
-  // Fills a slot with what waits, by position in descending length, and leaves there what it can't
-  // hold.
+  // Fills a slot with waiting items, by position in descending length. Those that it can't hold
+  // stay in `waiting`.
   Slot Fill(IndexSet& waiting, bool bounded) {
     Slot slot{.groups = {}, .free = problem_.pool};
     Open open;
@@ -246,7 +247,7 @@ class Scheduler {
         PutAt(item, place, slot, open);
         waiting.Erase(position);
       } else if (problem_.counts.empty()) {
-        // Items of one sequence find room the sooner the shorter they are.
+        // If an item of one sequence finds room, shorter ones do too.
         next = FirstOf(next, [&](uint32_t other) {
           return static_cast<bool>(PlaceFor(slot, open, other, limit));
         });
@@ -256,7 +257,7 @@ class Scheduler {
     return slot;
   }
 
-  // The first position from `from` on whose item can be placed, where all shorter ones can too.
+  // The first position from `from` on whose item can be placed, if all shorter items can be too.
   template <typename CanBePlaced>
   size_t FirstOf(size_t from, CanBePlaced can_be_placed) {
     const auto first = by_length_.begin();
@@ -272,7 +273,7 @@ class Scheduler {
     return {.size = size};
   }
 
-  // Gives the free ranks of the last slot something to do.
+  // Gives the free ranks of the last slot work.
   bool UseFreeRanks(std::vector<Slot>& slots, IndexSet& waiting) {
     Slot& slot = slots.back();
     Doublings doublings = DoublingsOf(slot);
@@ -296,7 +297,7 @@ class Scheduler {
     return true;
   }
 
-  // The groups of a slot that fit on twice as many ranks, by size and number.
+  // The groups of a slot that would fit on twice as many ranks, by size and number.
   using Doublings = std::set<std::pair<uint32_t, uint32_t>>;
   Doublings DoublingsOf(const Slot& slot) {
     Doublings doublings;
@@ -313,7 +314,7 @@ class Scheduler {
     if (FitsIn(group, next)) doublings.insert({group.size, number});
   }
 
-  // The first group of the smallest size that can be, on twice as many ranks.
+  // Doubles the ranks of the first group of the smallest size that allows it.
   bool Enlarge(Slot& slot, Doublings& doublings) const {
     if (doublings.empty() || ranks(doublings.begin()->first) > slot.free) return false;
     const auto [size, number] = *doublings.begin();
@@ -330,7 +331,7 @@ class Scheduler {
     return size;
   }
 
-  // A new group of the least size that holds the item and that the free ranks have room for.
+  // A new group on free ranks, of the least size that holds the item.
   Place OnFreeRanks(const Slot& slot, uint32_t item) const {
     for (uint32_t size = 0; size < problem_.sizes.size() && Tiles(size, slot.free); ++size) {
       if (Holds(size, item)) return {.size = size};
@@ -338,7 +339,7 @@ class Scheduler {
     return {};
   }
 
-  // The longest sequence that waits and that the free ranks hold, whatever the bound.
+  // Puts the longest waiting sequence that fits on the free ranks there, whatever the bound.
   bool TakeWaiting(IndexSet& waiting, Slot& slot) {
     size_t from = 0;
     if (problem_.counts.empty()) {
@@ -356,7 +357,8 @@ class Scheduler {
     return false;
   }
 
-  // The last, and so shortest, sequence of a group that has several, of this slot or of one before.
+  // Puts there the last, and so shortest, sequence of a group of several, from this slot or an
+  // earlier one.
   bool TakeFromGroups(std::vector<Slot>& slots) {
     Slot& slot = slots.back();
     for (size_t s = slots.size(); s-- > 0;) {
@@ -375,8 +377,8 @@ class Scheduler {
     return false;
   }
 
-  // The slot's longest sequences in one group, as many as it holds; the others wait again. Nothing
-  // where alignment makes each of them too long for the pool.
+  // Puts the slot's longest sequences into one group of the whole pool, as many as it holds; the
+  // others wait again. False if alignment makes each of them too long for the pool.
   bool TakeWholePool(Slot& slot, IndexSet& waiting) {
     const auto whole = static_cast<uint32_t>(problem_.sizes.size() - 1);
     size_t in_slot = 0;
@@ -401,16 +403,16 @@ class Scheduler {
     return true;
   }
 
-  // The longest first, of equal ones the first.
+  // Longest first, of equal ones the first.
   void SortByLength(std::vector<uint32_t>& items) const {
-    // As the smallest size has them, whose alignment is the finest.
+    // By tokens of the smallest size, whose alignment is finest.
     const std::vector<uint32_t>& tokens = problem_.sizes.front().tokens;
     std::sort(items.begin(), items.end(), [&](uint32_t a, uint32_t b) {
       return tokens[a] > tokens[b] || (tokens[a] == tokens[b] && a < b);
     });
   }
 
-  // Two slots of one that has several sequences: every other one of them in each.
+  // Divides a slot with several sequences in two, which get every other one of them.
   bool DivideASlot(std::vector<Slot>& slots) {
     std::vector<std::pair<size_t, size_t>> by_items;
     for (size_t s = 0; s < slots.size(); ++s) {
@@ -465,7 +467,7 @@ class Scheduler {
   uint64_t empty_ = 0;  // groups
   std::vector<uint32_t> by_length_;
   std::vector<uint32_t> position_of_;  // there
-  // Positions of items that are in no slot yet, and of those of a slot that is being divided.
+  // Positions of items that are in no slot yet, and of items of a slot that is being divided.
   IndexSet waiting_;
   IndexSet half_;
 };

@@ -1,9 +1,9 @@
 // Depth-first search for slots that keep all limits, without regard to time.
 //
-// Items in turn go to every group that still has a size to hold it with them, or open a group; a
-// branch ends where the groups of a slot need more ranks than the pool has, or where fewer items
-// are left than groups that must still be opened. The first complete division whose groups' sizes
-// add up to the pool in every slot is the answer.
+// Each item in turn is tried in every group that some size still holds with it, and in a new group.
+// A branch ends if the groups of a slot need more ranks than the pool has, or if fewer items are
+// left than groups that must still be opened. The first complete division whose groups' sizes add
+// up to the pool in every slot is the answer.
 
 #include "server/planner/groups/place_few.h"
 
@@ -33,7 +33,7 @@ class Placer {
   }
 
  private:
-  // Items of a group, whatever its size.
+  // The items of a group, whatever its size.
   using Group = std::vector<uint32_t>;
 
   bool Fits(const Group& group, uint32_t size) const {
@@ -104,7 +104,7 @@ class Placer {
 
   // Sizes for the groups of a slot that add up to the pool.
   bool Tile(const std::vector<Group>& slot, FilledSlot& filled) const {
-    // By the ranks of the first groups: the size of the last of these.
+    // sums[n]: by the total ranks of the first n groups, the size of the n-th.
     std::vector<std::map<uint64_t, uint32_t>> sums(slot.size() + 1);
     sums[0][0] = 0;
     for (size_t group = 0; group < slot.size(); ++group) {

@@ -12,9 +12,9 @@
 
 namespace batchplan {
 
-// `slots` slots for all items in which no group is empty, by depth-first search over all divisions
-// of the items into groups and slots. Empty if there are none, or `nodes` placements of an item
-// were tried.
+// `slots` slots for all items without an empty group, by depth-first search over all divisions of
+// the items into groups and slots. Empty if there are none, or after `nodes` tries to place an
+// item.
 std::vector<FilledSlot> PlaceFew(const ContextItems& all, uint64_t slots, uint64_t nodes,
                                  const Allowance& allowance);
 

@@ -2,23 +2,24 @@
 //
 // Lockstep. (1) If all but a few items fit a smallest group, the solver of ranks fills smallest
 // groups (lockstep_ranks.h). (2) Slots are filled in turn, each with the time that wastes least
-// (fill_in_turn.h); that mixes sizes as the lengths ask for. With fixed costs it is repeated as if
-// a slot cost more, which makes fewer of them. (3) The fewest slots, all of one time, which
-// bisection lowers (lockstep_groups.h). (4) The caller's candidates, as they are and improved.
-// Everything is improved by exchanges between groups (even_out_groups.h). At last the shortest slot
-// of the best plan is dissolved into the others as long as that shortens the step, and at more than
+// (fill_in_turn.h); that mixes sizes as the lengths ask for. With fixed costs this is repeated as
+// if a slot cost more, for fewer slots. (3) The fewest slots, all of one time, which bisection
+// lowers (lockstep_groups.h). (4) The caller's candidates, as they are and improved. Everything is
+// improved by exchanges between groups (even_out_groups.h). At last the shortest slot of the best
+// plan is dissolved into the others as long as that shortens the step, and at more than
 // Effort::kFast a few random slots are filled anew.
 //
-// Accumulated. Large groups stand first, small ones fill up the ranks (accumulated_groups.h); more
-// slots are tried as long as items don't fit. Slots in lockstep are tried where that is not near
-// the bound.
+// Accumulated. Large groups come first, small ones fill up the ranks (accumulated_groups.h); more
+// slots are tried as long as items don't fit. If the result is not near the bound, slots in
+// lockstep are tried too.
 //
-// Pipelines. Slots in lockstep of several numbers and lengths, as alike slots are better there;
-// what they take is simulated, in the best of a few orders.
+// Pipelines. Slots in lockstep of several numbers and lengths, since alike slots are better there;
+// their time is simulated, in the best of a few orders.
 //
-// A dozen items are solved exactly (best_of_few.h). Where nothing is found, all divisions of a few
-// items are searched (place_few.h), and then Megatron-LM's way is tried. What is found is kept as a
-// front of time and number of slots, for plans that may be hardly slower with fewer slots.
+// A dozen items are solved exactly (best_of_few.h). If nothing is found, all divisions of a few
+// items are searched (place_few.h), and then Megatron-LM's scheduler is tried. Solutions are kept
+// as a Pareto front of time and number of slots, since a plan with fewer slots may be hardly
+// slower.
 
 #include "server/planner/groups/solve_context.h"
 
@@ -48,21 +49,21 @@
 namespace batchplan {
 namespace {
 
-// What an item that is placed once takes, in ticks.
+// Ticks to place an item once.
 constexpr uint64_t kTicksASolvedItem = 150;
-// Items beyond which there are always some that fill what the longer ones leave.
+// Beyond this many items there are always some that fill what the longer ones leave.
 constexpr size_t kMany = 65536;
-// Items up to which every constraint is worth a search through all divisions.
+// Up to this many items a search through all divisions is worth it for any constraint.
 constexpr size_t kFew = 16;
 // Placements of items that such a search tries for each number of slots.
 constexpr uint64_t kNodes = 100'000;
-// Items up to which slots are also looked for in ways that seldom help.
+// Up to this many items, ways that seldom help are tried too.
 constexpr size_t kItemsForAllWays = 256;
-// Looks of MegatronSlots where nothing else finds any.
+// Visits of MegatronSlots if nothing else finds slots.
 constexpr uint64_t kLastVisits = 10'000'000;
-// Numbers of slots that are tried where slots are hard to fill.
+// The most numbers of slots that are tried if slots are hard to fill.
 constexpr int kMostCounts = 24;
-// Where a micro-batch costs nothing by itself, a part of the time that fewer of them are worth.
+// If micro-batches have no fixed cost, fewer slots are preferred to 1 / kHardlySlower of the time.
 constexpr Cost kHardlySlower = 1000;
 
 // How much is tried, by effort.
@@ -114,7 +115,7 @@ class Solver {
   std::optional<SolvedContext> Run() {
     if (!all_.all_fit()) return std::nullopt;
     if (std::optional<std::vector<FilledSlot>> best = BestOfFew(all_, allowance_)) {
-      // Without empty groups nothing else keeps the limits either.
+      // If empty groups are not allowed, nothing else keeps the limits either.
       if (best->empty() && !problem_.allow_empty) return std::nullopt;
       Keep(*std::move(best));
     }
@@ -143,7 +144,8 @@ class Solver {
   }
 
  private:
-  // What of slots that are as fast is less: sequences on few ranks, and no rank idle.
+  // What equally fast slots are compared by, less being better: sequences on few ranks, and no rank
+  // idle.
   struct Spread {
     uint64_t empty = 0;    // groups
     uint64_t squares = 0;  // the sum of the squares of the groups' ranks
@@ -152,7 +154,7 @@ class Solver {
     }
   };
 
-  // Slots, and what they take.
+  // Slots and their time.
   struct Found {
     std::vector<FilledSlot> slots;
     Cost time = 0;
@@ -183,9 +185,10 @@ class Solver {
     return spread;
   }
 
-  // Keeps the slots if none found before are both as fast and as few, or those that are have more
-  // empty groups or larger ones, and they are hardly slower than the fastest. Returns their time;
-  // none if their number is not allowed. `candidate` is the number of the one that they are.
+  // Adds slots to the Pareto front of time and number of slots. Ties go to the slots with fewer
+  // empty and smaller groups. Entries more than kHardlySlower behind the fastest are dropped.
+  // Returns their time; none if their number is not allowed. `candidate`: the number of the
+  // candidate, if they are one.
   std::optional<Cost> Keep(std::vector<FilledSlot> slots,
                            std::optional<size_t> candidate = std::nullopt) {
     if (slots.empty() || problem_.slots.RoundUp(slots.size()) != slots.size()) return std::nullopt;
@@ -212,7 +215,7 @@ class Solver {
     return time;
   }
 
-  // The fewest of the slots that are found, as long as they are none slower than a candidate.
+  // The entry with fewest slots that is not slower than a candidate.
   const Found& Fewest() const {
     size_t fewest = found_.size() - 1;
     while (fewest > 0 && found_[fewest].time > most_) --fewest;
@@ -226,7 +229,7 @@ class Solver {
                               problem_.pipeline->virtual_stages());
   }
 
-  // Brings slots into the order in which they are soonest done, on a pipeline.
+  // The time of slots. On a pipeline, brings them into the order in which they are done soonest.
   Cost TimeOf(std::vector<FilledSlot>& slots) const {
     if (problem_.pipeline == nullptr) return problem_.clock().Of(Timed(slots)).time;
     PipelineSimulator simulator(*problem_.pipeline, static_cast<uint32_t>(slots.size()),
@@ -245,7 +248,7 @@ class Solver {
     return ContextTime(problem_, ToContextSlots(all_, slots), allowance_);
   }
 
-  // TimedContextSlots of what ToContextSlots makes of the slots.
+  // TimedContextSlots of ToContextSlots of the slots.
   TimedSlots Timed(const std::vector<FilledSlot>& slots) const {
     TimedSlots timed;
     std::vector<const FilledGroup*> groups;
@@ -273,7 +276,7 @@ class Solver {
     Improve(slots);
     Keep(std::move(slots));
   }
-  // Of the item alone, in the size in which that is fastest.
+  // The time of the item alone in its fastest size.
   Cost FastestTime(uint32_t item) const {
     Cost fastest = std::numeric_limits<Cost>::max();
     for (uint32_t size = 0; size < all_.sizes(); ++size) {
@@ -310,7 +313,7 @@ class Solver {
     const Cost longest = std::numeric_limits<Cost>::max();
     if (problem_.pipeline == nullptr && !accumulated()) {
       const bool all_fit_smallest = AllFitSmallest();
-      // Where all items fit, candidates are what the solver of ranks makes of that size.
+      // If all items fit, the solver of ranks has made candidates of the smallest size.
       if (!all_fit_smallest || candidates_.empty()) KeepOnRanks(LargeGroups::kAlone);
       if (!all_fit_smallest && problem_.effort != Effort::kFast) KeepOnRanks(LargeGroups::kFilled);
     }
@@ -324,7 +327,7 @@ class Solver {
     // Without a pipeline, the last ways hardly ever find better slots for many items.
     const bool tries_all = problem_.pipeline != nullptr || all_.size() <= kItemsForAllWays ||
                            problem_.effort == Effort::kThorough;
-    // Fewer slots, where their number or what each costs matters.
+    // Fewer slots, if their number or their fixed cost matters.
     const bool has_fewest = !found_.empty() && found_.front().slots.size() <= fewest_;
     if ((tries_all || !has_fewest) &&
         (!AnyCount() || problem_.has_fixed_costs() || problem_.pipeline != nullptr)) {
@@ -341,7 +344,7 @@ class Solver {
         KeepRaised(InTurn(problem_.per_microbatch, most, extent_.tries / 2));
       }
     }
-    // Slots that all take as long.
+    // Slots of one common time.
     std::vector<uint64_t> counts = {fewest_};
     if (tries_all || found_.empty()) {
       counts.push_back(problem_.slots.RoundUp(fewest_ + 1));
@@ -361,7 +364,7 @@ class Solver {
     }
   }
 
-  // More slots as long as they are hard to fill, and a few more then.
+  // More slots as long as they are hard to fill, and then a few more.
   void FindAccumulated() {
     const Cost fixed = fewest_ * problem_.per_microbatch;
     Cost most = ContextBound(problem_) - fixed;
@@ -382,7 +385,7 @@ class Solver {
     }
   }
 
-  // Where slots that keep all limits are hard to find.
+  // For slots within the limits that are hard to find.
   void FindAny() {
     uint64_t slots = problem_.slots.RoundUp(1);
     for (int count = 0; count < kMostCounts && slots <= all_.size(); ++count) {
@@ -404,7 +407,7 @@ class Solver {
     Keep(std::move(improved));
   }
 
-  // Fewer slots, as long as that shortens the step: what the shortest holds goes to the others.
+  // Dissolves the shortest slot into the others as long as that shortens the step.
   void Dissolve() {
     if (accumulated() || many() || problem_.pipeline != nullptr || !problem_.has_fixed_costs()) {
       return;
@@ -438,7 +441,7 @@ class Solver {
   const Extent extent_;
   std::vector<uint32_t> everything_;
   const uint64_t fewest_;
-  // Of more time and fewer slots one after the other.
+  // The front, by ascending time and descending number of slots.
   std::vector<Found> found_;
   TriedSlots tried_;
   // The time of the fastest candidate.

@@ -15,23 +15,22 @@ namespace batchplan {
 
 struct SolvedContext {
   ContextSlots slots;
-  // The number of the candidate that these are, unchanged.
+  // If the slots are one of the candidates, its number.
   std::optional<size_t> candidate = {};
   // Step times are in the unit of the problem's costs.
   TriedSlots tried = {};
 };
 
-// Slots in which every item stands once, within the capacities, and whose predicted time
-// (context_time.h) is short. Their number is one that problem.slots allows, and no group is empty
-// unless problem.allow_empty. In the order in which they are to run, which accumulated
-// synchronization needs; in lockstep any other does as well.
+// Slots for all items, within the limits, whose predicted time (context_time.h) is short. Their
+// number is one that problem.slots allows, and no group is empty unless problem.allow_empty. They
+// are in the order in which they are to run; in lockstep any order is as good.
 //
-// Where problem.per_microbatch is 0, more and more slots would be had for hundredths of a percent:
-// there fewer are chosen that take at most a thousandth longer than the fastest found.
+// If problem.per_microbatch is 0, ever more slots would gain hundredths of a percent. So the fewest
+// slots are chosen that are at most a thousandth slower than the fastest found.
 //
-// `candidates` are slots found elsewhere, within the same limits: the result is none slower than
-// any of them. None if nothing is found that keeps the limits, and once a stop is requested. A pure
-// function of what it is given; needs at least one item.
+// `candidates` are slots found elsewhere within the same limits; the result is not slower than any
+// of them. None if nothing is found within the limits, or once a stop is requested. A pure function
+// of its arguments; needs at least one item.
 std::optional<SolvedContext> SolveContext(const ContextProblem& problem,
                                           std::span<const ContextSlots> candidates,
                                           const Allowance& allowance);

@@ -1,12 +1,12 @@
 // Local search on simulations: the slowest rank, a lane here, is made faster change by change.
 //
-// A simulation with traces tells how much of the makespan is owed to each slot's cost. Slots are
-// drawn with these weights, and one of three kinds of change is tried: two micro-batches change
-// places; an item moves to a micro-batch whose cost matters less, of the same lane or of another;
-// an item is exchanged for a cheaper one there. A change stays if the lane gets faster and the
-// other lane no slower than this one was. After thousands of tries in vain, small batches are
-// shaken: some random changes, from which the search goes on; the best state met is the result. In
-// lockstep there is one lane, of the slots' costliest micro-batches.
+// A simulation that traces tells how much of the makespan each slot's cost contributes. Slots are
+// drawn with these weights, and one of three changes is tried: two micro-batches change places; an
+// item moves to a micro-batch whose cost matters less, of the same lane or of another; an item is
+// exchanged for a cheaper one there. A change is kept if the lane gets faster and the other lane no
+// slower than this one was. After thousands of vain tries, small batches are shaken: the search
+// goes on after some random changes, and the best state met is the result. In lockstep there is one
+// lane, of the slots' costliest micro-batches.
 
 #include "server/planner/lanes/balance.h"
 
@@ -25,17 +25,17 @@
 namespace batchplan {
 namespace {
 
-// Tries in a row that change nothing, after which a search ends.
+// The vain tries in a row after which a search ends.
 constexpr uint64_t kMostInVain = 4000;
 constexpr uint64_t kMostInVainAnItem = 40;
-// Of no more items the search then goes on from close by, after a few random changes.
+// With at most this many items the search then goes on after a few random changes.
 constexpr size_t kMostToShake = 64;
 constexpr int kChangesAShake = 4;
-// What a change must save at least, as part of the makespan.
+// The least gain of a change, as a part of the makespan.
 constexpr double kWorthAChange = 1e-9;
 
-// Simulations of a search, each of which runs `works` forwards and backwards. In lockstep one is
-// of all ranks, and what stands in their slots takes longer to follow.
+// Simulations of a search, each of which runs `works` forwards and backwards. In lockstep one
+// simulation serves all ranks, but changes of their slots are slower to follow.
 uint64_t Simulations(Effort effort, bool lockstep, uint64_t works) {
   switch (effort) {
     case Effort::kFast:
@@ -79,7 +79,7 @@ class LaneSearch {
         in_vain = 0;
         slowest = Slowest();
       } else if (++in_vain == most_in_vain) {
-        // Nothing makes it faster: from another place, if it is not far, something may.
+        // Nothing makes the lane faster from here; from a state close by something may.
         if (task_.items.size() > kMostToShake || shakes++ == most_shakes) break;
         if (!best || times_[slowest] < least) {
           best = lanes_.state();
@@ -124,7 +124,7 @@ class LaneSearch {
     counts_ = KeptCounts(std::move(counts));
   }
 
-  // Changes a few things, whatever comes of it.
+  // Makes a few changes, whatever the result.
   void Shake() {
     for (int change = 0; change < kChangesAShake; ++change) {
       const uint32_t from = Random(task_.ranks * task_.slots);
@@ -140,7 +140,7 @@ class LaneSearch {
     for (uint32_t lane = 0; lane < lanes_.count(); ++lane) Trace(lane);
   }
 
-  // One change of the lane, kept if it gets faster and no other as slow.
+  // Tries one change of the lane; kept if the lane gets faster and no other as slow.
   bool Try(uint32_t lane) {
     if (Random(4) == 0) return TryOrder(lane);
     const uint32_t slot = SlotToRelieve(lane);
@@ -182,7 +182,7 @@ class LaneSearch {
     return false;
   }
 
-  // For a cheaper item.
+  // Tries to exchange the item for a cheaper one.
   bool TrySwap(uint32_t lane, uint32_t from, size_t place, uint32_t to) {
     const size_t other_place = Random(lanes_.items_of(to).size());
     const uint32_t item = lanes_.items_of(from)[place];
@@ -202,7 +202,7 @@ class LaneSearch {
     return false;
   }
 
-  // Whether the lane is faster, and that of the bin `to` no slower than the lane was.
+  // Whether the lane is faster, and the lane of bin `to` no slower than this lane was.
   bool Keep(uint32_t lane, uint32_t to) {
     const uint32_t other = lanes_.LaneOf(to / task_.slots);
     const double enough = Enough(lane);
@@ -217,7 +217,7 @@ class LaneSearch {
 
   double Enough(uint32_t lane) const { return times_[lane] * (1 - kWorthAChange); }
 
-  // By what the makespan owes to each slot.
+  // A slot drawn by its part of the makespan.
   uint32_t SlotToRelieve(uint32_t lane) {
     const std::vector<double>& weights = weights_[lane];
     double total = 0;
@@ -234,7 +234,7 @@ class LaneSearch {
     return weights_[lane][slot] * lanes_.cost(lanes_.BinAt(rank, slot));
   }
 
-  // Of three, the slot whose cost the makespan grows with least.
+  // Of three random slots, the one with the least weight in the makespan.
   uint32_t SlotToBurden(uint32_t lane) {
     uint32_t best = Random(task_.slots);
     for (int i = 0; i < 2; ++i) {
@@ -247,7 +247,7 @@ class LaneSearch {
   const PipelineTask& task_;
   const PipelineSimulator& simulator_;
   Lanes& lanes_;
-  // Of the ranks' sequences, where these are to be equal.
+  // Of the ranks' sequences, if these must be equal.
   KeptCounts counts_;
   std::vector<double> times_;
   std::vector<std::vector<double>> weights_;

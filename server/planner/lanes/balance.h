@@ -18,12 +18,12 @@ struct PipelineBins {
 };
 
 // Puts the items into exactly ranks * slots bins within the limits, none of them empty, such that
-// the slowest rank's pipeline is done soon. There are at least as many items as bins, on each rank
-// if the ranks are given. Nothing if no such packing is found.
+// the slowest rank's pipeline is done soon. Needs at least as many items as bins, on each rank if
+// the ranks are given. Nothing if no such packing is found.
 //
-// Begins with the bins of `start`, if it is given: it has as many and holds all items. Otherwise
-// bins get targets (targets.h), and each item goes to the bin that lacks most (fill_lanes.h). Then
-// the slowest rank exchanges items within itself and with others, and changes its order, as long as
+// Begins with `start`, if given: ranks * slots bins that hold all items. Otherwise bins get targets
+// (targets.h), and each item goes to the bin furthest below its target (fill_lanes.h). Then the
+// slowest rank exchanges items within itself and with others, and changes its order, as long as
 // simulations say that it gets faster. Deterministic; O(n log n) and simulations by the effort.
 std::optional<PipelineBins> BalancePipeline(const PipelineTask& task, const Bins* start = nullptr);
 

@@ -13,10 +13,10 @@
 namespace batchplan {
 namespace {
 
-// Bins that lack most but do not hold an item, before it goes to the one with most room.
+// After this many bins that lack most but do not hold an item, it goes to the bin with most room.
 constexpr size_t kMostPassedOver = 32;
 
-// Gives empty bins the cheapest item of the bin of their rank that has most of them.
+// Gives each empty bin the cheapest item of its rank's bin with most items.
 bool FillEmpty(const PipelineTask& task, uint32_t first_rank, uint32_t last_rank, Lanes& lanes) {
   for (uint32_t rank = first_rank; rank < last_rank; ++rank) {
     for (uint32_t slot = 0; slot < task.slots; ++slot) {
@@ -68,9 +68,9 @@ class Filler {
   }
 
  private:
-  // A bin and what it lacks.
+  // What a bin lacks of its target, and the bin.
   using Lack = std::pair<double, uint32_t>;
-  // And how many tokens it holds.
+  // A bin's room in tokens, and the bin.
   using Room = std::pair<int64_t, uint32_t>;
 
   std::vector<uint32_t> RanksOf(std::span<const uint32_t> items) const {
@@ -87,7 +87,7 @@ class Filler {
     int64_t& quota = quota_[bin / task_.slots];
     if (quota-- == 0) --larger_;
   }
-  // Whether a rank may take a sequence: of its own, or one more than others have.
+  // Whether a rank may get a sequence: of its quota, or one more than others.
   bool MayTake(uint32_t rank) const {
     return quota_[rank] > 0 || (quota_[rank] == 0 && larger_ > 0);
   }
@@ -98,12 +98,11 @@ class Filler {
     return lanes_[bin].sequences == 0 || !MayTake(bin / task_.slots);
   }
 
-  // Each item into that of the ranks' bins which lacks most and holds it; where that is a long
+  // Puts each item into the bin of these ranks that lacks most and holds it; if that is a long
   // search, into the one with most room.
   bool Fill(std::span<const uint32_t> items, const std::vector<bool>& placed, uint32_t first_rank,
             uint32_t last_rank) {
-    // What stands in them is as it was when the bin took its last item but for some entries, which
-    // are passed by.
+    // Each bin has a current entry; outdated ones are skipped.
     std::priority_queue<Lack> lacking;
     std::priority_queue<Room> roomy;
     const auto enter = [&](uint32_t bin) {
@@ -145,7 +144,7 @@ class Filler {
   const PipelineTask& task_;
   const Targets& targets_;
   Lanes& lanes_;
-  std::vector<int64_t> quota_;  // sequences that each rank still has to get
+  std::vector<int64_t> quota_;  // sequences that each rank still needs
   uint64_t larger_;             // ranks that may still get one more
 };
 
@@ -165,7 +164,7 @@ bool FillByPacking(const PipelineTask& task, const Targets& targets, Lanes& lane
   for (size_t bin = 0; bin < bins.size(); ++bin) {
     for (const uint32_t item : bins[bin]) loads[bin] += task.items.loads[item];
   }
-  // The slots of a rank by their targets, in lockstep the same on all.
+  // The slots of a rank by their targets; in lockstep the same order on all ranks.
   std::vector<std::vector<uint32_t>> free(task.ranks);
   for (uint32_t rank = 0; rank < task.ranks; ++rank) {
     const auto own = std::span(targets.costs).subspan(size_t{rank} * task.slots, task.slots);

@@ -11,15 +11,15 @@
 
 namespace batchplan {
 
-// Puts all items into `lanes`, which are empty: first those that `targets` has placed, then the
-// others, in `descending` order of load, each into the bin that lacks most of its target and holds
-// it. No bin stays empty. False if an item finds no place; any other items may be placed then.
+// Puts all items into `lanes`, which are empty: first those that `targets` places, then the rest in
+// `descending` order of load, each into the bin furthest below its target that holds it. No bin
+// stays empty. False, with some items placed, if an item finds no room.
 bool FillByTargets(const PipelineTask& task, const Targets& targets,
                    std::span<const uint32_t> descending, Lanes& lanes);
 
 // Fills lanes whose bins are few and tight: packs bins as full as can be, and gives the costliest
-// to the bins with the highest targets of the ranks that have least. False if the packing needs
-// more bins, or if ranks are given or have equal counts.
+// of them to the highest targets of the ranks with least work. False if the packing needs more
+// bins, or if ranks are given or have equal counts.
 bool FillByPacking(const PipelineTask& task, const Targets& targets, Lanes& lanes);
 
 }  // namespace batchplan

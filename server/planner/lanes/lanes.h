@@ -1,8 +1,8 @@
 // The micro-batches of pipelines while a search changes them, and how long each rank runs with
 // them.
 //
-// A *lane* is what is simulated: a rank, or in lockstep all ranks together, whose slots then cost
-// what the costliest of their micro-batches does.
+// A *lane* is what is simulated: a rank, or in lockstep all ranks together, each slot at the cost
+// of its costliest micro-batch.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_LANES_LANES_H_
 #define BATCHPLAN_SERVER_PLANNER_LANES_LANES_H_
@@ -19,8 +19,8 @@ namespace batchplan {
 
 class Lanes {
  public:
-  // All bins empty. Views the items, and the simulator, which traces and has as many micro-batches
-  // as there are slots.
+  // All bins empty. Views the items and the simulator, which must trace and has one micro-batch a
+  // slot.
   Lanes(const PackItems& items, const BinLimits& limits, uint32_t ranks, bool lockstep,
         double fixed, PipelineSimulator& simulator);
 
@@ -37,20 +37,20 @@ class Lanes {
   bool Holds(uint32_t bin, uint32_t item) const { return state_.filled[bin].Holds(SizeOf(item)); }
 
   void Put(uint32_t bin, uint32_t item);
-  // Item number `place` of a bin, which it leaves.
+  // Removes item number `place` of a bin and returns it.
   uint32_t Take(uint32_t bin, size_t place);
   void SwapSlots(uint32_t lane, uint32_t a, uint32_t b);
 
   // Simulates how long a lane runs with its bins as they are.
   double Simulate(uint32_t lane);
-  // The makespan; sets in `weights` how much it grows with the cost of each slot.
+  // The makespan; sets `weights` to how much it grows with the cost of each slot.
   double Trace(uint32_t lane, std::span<double> weights);
   // The rank whose bin is the costliest of a lane's slot.
   uint32_t CostliestRank(uint32_t lane, uint32_t slot) const;
 
   Bins TakeBins() const;
 
-  // The items of every bin, to go back to.
+  // The items of every bin, for Restore.
   struct State {
     std::vector<std::vector<uint32_t>> bins;
     std::vector<BinState> filled;

@@ -9,15 +9,15 @@
 namespace batchplan {
 namespace {
 
-// An item is placed before the others if it costs more than this part of the costliest target.
+// An item is large, and placed first, if it costs more than this part of the costliest target.
 constexpr double kLargePart = 0.7;
-// Simulations: of the mean rank's profile, of each rank's in the first round, and in a later one.
+// Simulations for the mean rank's profile, for each rank's in the first round, and in a later one.
 constexpr int kFirstSimulations = 100;
 constexpr int kSimulations = 30;
 constexpr int kMoreSimulations = 15;
 // How often the total is divided anew.
 constexpr int kRounds = 4;
-// Bisections of the time that ranks which keep costly items together may take.
+// Bisections of the time of ranks that keep costly items together.
 constexpr int kBisections = 24;
 
 // The large items of each rank, or in lockstep of all of them, costliest first.
@@ -37,7 +37,7 @@ class TargetFinder {
     most_ = task.limits.capacity * total_ / static_cast<double>(tokens);
     base_ = FindProfile(simulator, {.total = mean_, .fixed = task.fixed, .most = most_},
                         kFirstSimulations);
-    // Micro-batches by what they should cost, the costliest first.
+    // Micro-batches by their target, the costliest first.
     by_cost_.resize(task.slots);
     std::iota(by_cost_.begin(), by_cost_.end(), 0u);
     std::stable_sort(by_cost_.begin(), by_cost_.end(),
@@ -61,7 +61,7 @@ class TargetFinder {
   }
 
  private:
-  // What comes of a division of the large items.
+  // A division of the large items and its result.
   struct Divided {
     Division large;
     std::vector<Profile> ranks;
@@ -70,7 +70,7 @@ class TargetFinder {
 
   double Load(uint32_t item) const { return static_cast<double>(task_.items.loads[item]); }
 
-  // Each next one to the rank that has least.
+  // Each next item goes to the rank with least.
   Division Spread() const {
     Division division(task_.ranks);
     std::vector<double> sums(task_.ranks, 0);
@@ -82,8 +82,8 @@ class TargetFinder {
     return division;
   }
 
-  // As many on a rank as it can take when all its micro-batches are as alike as can be: its work,
-  // and p - 1 times the costliest.
+  // Fills one rank after the other up to `makespan`, estimated as if its micro-batches were as
+  // alike as can be: its work, and p - 1 times the costliest.
   std::optional<Division> TogetherWithin(double makespan) const {
     Division division(task_.ranks);
     const double behind = task_.pipeline.stages - 1;
@@ -117,15 +117,15 @@ class TargetFinder {
       (division ? enough : least) = makespan;
       if (division) best = std::move(division);
     }
-    // Room for what else there is.
+    // With room for the other items.
     if (std::optional<Division> roomy = TogetherWithin(std::max(enough, base_.makespan * 1.02))) {
       best = std::move(roomy);
     }
     return best ? *best : Spread();
   }
 
-  // What the slots cost at least with these items, the costliest where a micro-batch should cost
-  // most.
+  // The least costs of the slots with these items, the costliest item in the slot with the highest
+  // target.
   std::vector<double> Least(std::span<const uint32_t> large) const {
     std::vector<double> least(task_.slots, 0);
     for (size_t i = 0; i < large.size(); ++i) least[by_cost_[i % task_.slots]] += Load(large[i]);
@@ -139,8 +139,8 @@ class TargetFinder {
                        simulations, start);
   }
 
-  // Divides the total among the ranks until they are done at the same time: each round as if their
-  // makespans were linear in it.
+  // Divides the total among the ranks so that they are done at the same time, in rounds that take
+  // the makespans as linear in it.
   std::optional<Divided> Divide(const Division& large) const {
     Divided divided{.large = large, .ranks = std::vector<Profile>(task_.ranks, base_)};
     std::vector<std::vector<double>> least;
@@ -193,7 +193,7 @@ class TargetFinder {
     return targets;
   }
 
-  // The ranks' large items stand where they are; what else they have is given too.
+  // The targets if ranks are given: each has its own large items and its own total.
   Targets WithRanksGiven() const {
     Divided divided{.large = Division(task_.ranks), .ranks = {}};
     std::vector<double> totals(task_.ranks, 0);
@@ -210,7 +210,7 @@ class TargetFinder {
     return TargetsOf(divided);
   }
 
-  // Each next slot takes one of the large items for every rank, as they run at the same time.
+  // Each next slot gets a large item for every rank, as these run at the same time.
   Targets InLockstep() const {
     std::vector<double> least(task_.slots, 0);
     Targets targets;
@@ -241,7 +241,7 @@ class TargetFinder {
   PipelineSimulator& simulator_;
   double total_ = 0;
   double mean_ = 0;  // of a rank
-  double most_ = 0;  // of a micro-batch that is full
+  double most_ = 0;  // of a full micro-batch
   Profile base_;
   std::vector<uint32_t> by_cost_;
   size_t large_ = 0;

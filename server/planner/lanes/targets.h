@@ -1,4 +1,4 @@
-// What every micro-batch of every rank should cost, before anything is put into it.
+// Targets: what every micro-batch of every rank should cost, before anything is put into it.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_LANES_TARGETS_H_
 #define BATCHPLAN_SERVER_PLANNER_LANES_TARGETS_H_
@@ -17,7 +17,7 @@ namespace batchplan {
 
 // Micro-batches for the ranks of pipelines, `slots` for each.
 struct PipelineTask {
-  // Their loads are costs of the whole model, with a total of at least 1 and below 2^62.
+  // The items' loads are costs of the whole model, with a total of at least 1 and below 2^62.
   PackItems items;
   BinLimits limits;
   uint32_t ranks = 1;
@@ -25,8 +25,8 @@ struct PipelineTask {
   Pipeline pipeline = {};
   // The fixed cost of every micro-batch, in units of load.
   double fixed = 0;
-  // Whether ranks wait for each other at every micro-batch, so that a slot takes as long as its
-  // costliest one.
+  // Whether ranks wait for each other after every slot, which then runs as long as its costliest
+  // micro-batch.
   bool lockstep = false;
   // The rank of each item; empty: the solver decides.
   std::span<const uint32_t> rank_of = {};
@@ -40,14 +40,14 @@ struct PipelineTask {
 struct Targets {
   // The target of bin s of rank r is number r * slots + s, without the fixed cost.
   std::vector<double> costs;
-  // Items that are longer than most micro-batches should be, and the bins that they are meant for.
+  // Items costlier than most targets, and the bins that they are meant for.
   std::vector<std::pair<uint32_t, uint32_t>> placed;
 };
 
-// Divides the total among ranks and slots so that the slowest lane is done soon, as if items could
-// be cut. Only the costliest items stay whole: they are spread over the ranks or kept together on
-// few of them, whichever is better, and a rank that has them gets less of the rest. `descending`
-// are the items by load. A few hundred simulations a rank.
+// Divides the total cost among ranks and slots so that the slowest lane is done soon, as if items
+// could be cut. Only the costliest items stay whole: they are spread over the ranks or kept on few
+// of them, whichever is better, and their ranks get less of the rest. `descending` are the items by
+// load. A few hundred simulations a rank.
 Targets FindTargets(const PipelineTask& task, std::span<const uint32_t> descending,
                     PipelineSimulator& simulator);
 

@@ -48,8 +48,8 @@ class SlackFiller {
   }
 
  private:
-  // The first kind from `kind` on of which an item was left when this bin was begun. Shortens the
-  // way there by half for the next time.
+  // The first kind from `kind` on that had an item left when this bin was begun. Halves the path
+  // there for the next time.
   size_t FirstBefore(size_t kind) {
     while (next_left_[kind] != kind) {
       next_left_[kind] = next_left_[next_left_[kind]];
@@ -64,7 +64,7 @@ class SlackFiller {
     return kind;
   }
 
-  // The first kind from `kind` on of which an item is left that is no longer than `room`.
+  // The first kind from `kind` on that has an item left and is at most `room` long.
   size_t FirstFitting(size_t kind, uint32_t room) {
     if (room < kinds_.lengths[shortest_ - 1]) return left_.size();
     if (kind < left_.size() && kinds_.lengths[kind] > room) {
@@ -109,15 +109,15 @@ class SlackFiller {
     value_ = 0;
     Take(first);
     const uint32_t least = kinds_.lengths[shortest_ - 1];
-    // A filling is of interest if it is worth more than this.
+    // Only a filling worth more than this is of interest.
     uint64_t floor = 0;
     uint64_t best_value = 0;
     for (size_t next = first;;) {
       const size_t kind = FirstFitting(next, room_);
       if (kind < left_.size() && (steps > 0 || best_.empty())) {
         steps -= steps > 0;
-        // What may still come is worth no more than the room left, and no more than as many items
-        // as could fit there, each worth as much as this one.
+        // Further items are worth at most as much as the room left, and as the most items that fit
+        // there if each is worth as much as this one.
         const uint64_t more = std::min(worth_(room_), room_ / least * values_[kind]);
         if (best_.empty() || value_ + more > floor) {
           Take(static_cast<uint32_t>(kind));
@@ -136,8 +136,7 @@ class SlackFiller {
       }
       if (taken_.size() == 1 || steps == 0) break;
       const uint32_t last = PutBack();
-      // If the item taken last left no room for another, any shorter one is only of use if it does
-      // leave some.
+      // If the last item left no room for another, a shorter one is only of use if it leaves some.
       const bool closed = room_ - kinds_.lengths[last] < least;
       next = closed ? FirstFitting(last + size_t{1}, room_ - least) : last + size_t{1};
     }
@@ -145,7 +144,7 @@ class SlackFiller {
     return worth_.most() - best_value - TopUp();
   }
 
-  // Adds to best_ what still fits. Returns what that is worth, which may be nothing.
+  // Adds to best_ the items that still fit. Returns their worth, which may be 0.
   uint64_t TopUp() {
     for (uint32_t kind : best_) Take(kind);
     const uint64_t before = value_;
@@ -158,7 +157,7 @@ class SlackFiller {
     return added;
   }
 
-  // Whether the items in the bin being filled are at least as long as those left, in the mean.
+  // Whether the mean item in the bin being filled is at least as long as the mean item left.
   bool SparesSmall() const {
     return (kinds_.capacity - room_) * items_left_ >= tokens_left_ * taken_.size();
   }
@@ -167,8 +166,8 @@ class SlackFiller {
   const DualFeasible& worth_;
   const SlackSearch& options_;
   std::vector<uint64_t> values_;
-  // Items of each kind outside the bin being filled; and for each kind the next one, itself or
-  // later, that may have some.
+  // The items of each kind outside the bin being filled; and for each kind the next kind, itself or
+  // a later one, that may have some.
   std::vector<uint32_t> left_;
   std::vector<size_t> next_left_;
   // The kinds from here on are used up.
@@ -230,7 +229,7 @@ class BinCompletion {
         next = taken_.back();
         continue;
       }
-      // Back to the last item that was a choice; the first of a bin never is.
+      // Goes back to the last item that was a choice; the first of a bin never is.
       while (taken_.size() == starts_.back() + 1) {
         if (starts_.size() == 1) return {.bins = std::nullopt, .exhausted = true};
         Reopen();
@@ -240,7 +239,7 @@ class BinCompletion {
   }
 
  private:
-  // The first kind from `next` on of which an item is left and fits, if it may still lead to a bin
+  // The first kind from `next` on that has an item left that fits, if it may still lead to a bin
   // that closes; otherwise the number of kinds.
   size_t Fitting(size_t next) const {
     size_t kind =
@@ -249,7 +248,8 @@ class BinCompletion {
         lengths_.begin();
     while (kind < lengths_.size() && left_[kind] == 0) ++kind;
     if (kind == lengths_.size()) return kind;
-    // No more than this many items still fit, and none of them is longer than this one.
+    // The most that still fits: as many of the shortest items as there is room for, none longer
+    // than this one.
     const uint64_t reach = uint64_t{room_ / lengths_.back()} * lengths_[kind];
     return reach + waste_ < room_ ? lengths_.size() : kind;
   }
@@ -285,7 +285,7 @@ class BinCompletion {
     Take(longest);
   }
 
-  // The bin before the last, as it was when it closed.
+  // Goes back to the bin before the last, as it was when it closed.
   void Reopen() {
     PutBack();
     starts_.pop_back();
@@ -307,13 +307,13 @@ class BinCompletion {
   }
 
   const Kinds& kinds_;
-  // Of the kinds in demand.
+  // The kinds in demand.
   std::vector<uint32_t> original_;
   std::vector<uint32_t> lengths_;
   std::vector<uint32_t> left_;
   uint64_t tokens_;
   uint64_t items_ = 0;
-  // What the bins can still leave empty in all.
+  // The slack that the bins can still afford in all.
   uint64_t waste_ = 0;
   // The items in bins, bin by bin; where each bin starts; and the room of the last.
   std::vector<uint32_t> taken_;

@@ -18,39 +18,40 @@
 namespace batchplan {
 
 struct SlackSearch {
-  // Steps of the search that one bin may take. Many are not always better: bins filled to the last
-  // token with what comes to hand may leave a rest that fills none.
+  // Steps of the search for one bin. More are not always better: bins filled to the last token may
+  // leave items that fill no bin.
   uint64_t steps_a_bin = 0;
-  // Of bins without slack, prefers those whose mean item is not shorter than that of the items
-  // left. So small items are spared, which help when the last bins are filled.
+  // Among bins without slack, prefers those whose mean item is not shorter than the mean of the
+  // items left. So it spares small items, which help to fill the last bins.
   bool spare_small = false;
 };
 
 // A packing into at most `bins` bins, or nothing if that is not found. The bins are filled one
-// after the other, each as well as can be found: a bin takes the longest item left and then, depth
-// first in order of descending length, what leaves the least slack. J. N. D. Gupta, J. C. Ho, "A
-// new heuristic algorithm for the one-dimensional bin-packing problem" (1999), with the fixed first
+// after the other: each gets the longest item left and then, by a depth-first search in order of
+// descending length, the items that leave the least slack. J. N. D. Gupta, J. C. Ho, "A new
+// heuristic algorithm for the one-dimensional bin-packing problem" (1999), with the fixed first
 // item of K. Fleszar, K. S. Hindi, "New heuristics for one-dimensional bin-packing" (2002).
 //
-// Slack is measured by `worth`: what a bin's items lack of worth.most(). By their length it is the
-// room left; by a function that proves a better bound it is what the bin costs beyond that bound,
-// which may be nothing for a bin with room and much for a full one. Gives up as soon as the bins
-// filled lack too much, or once `stop` is requested. `steps` are taken off.
+// Slack is measured by `worth`: what the worths of a bin's items lack of worth.most(). If worth is
+// the length, slack is the room left. If it is a function that proves a better bound, slack is what
+// the bin costs beyond that bound: perhaps nothing for a bin with room, and much for a full one.
+// Gives up as soon as the filled bins lack too much, or once `stop` is requested. Deducts its work
+// from `steps`.
 std::optional<Bins> MinimumBinSlack(const Kinds& kinds, const DualFeasible& worth, size_t bins,
                                     const SlackSearch& search, uint64_t& steps,
                                     const std::stop_token& stop = {});
 
 struct Completion {
   std::optional<Bins> bins;
-  // Whether it is certain that there is no packing, where none was found.
+  // If none was found, whether there is certainly none.
   bool exhausted = false;
 };
 
-// A packing of `demand` into at most `bins` bins, if there is one. Bin by bin: each takes the
-// longest item left and every set of others that leaves no room for an item left over and no more
-// slack than the bins can afford in all, depth first (R. E. Korf, "A new algorithm for optimal bin
-// packing", AAAI 2002). Exact within `steps`, which are taken off, and until `stop` is requested;
-// without recursion.
+// A packing of `demand` into at most `bins` bins, if there is one. Bin by bin, depth first: each
+// gets the longest item left, with every set of other items that leaves no room for any item left
+// over and no more slack than the bins can afford in all (R. E. Korf, "A new algorithm for optimal
+// bin packing", AAAI 2002). Exact unless `steps`, from which it deducts its work, run out or `stop`
+// is requested. Without recursion.
 Completion CompleteBins(const Kinds& kinds, std::span<const uint32_t> demand, size_t bins,
                         uint64_t& steps, const std::stop_token& stop = {});
 
@@ -61,13 +62,13 @@ inline constexpr uint64_t kMaxSearchSteps = uint64_t{1} << 14;
 inline constexpr uint64_t kTicksASearchStep = 100;
 
 // Places the items of `order` one by one, depth first, into bins that start as `empty`. Each item
-// is tried in every bin that holds it, of bins in the same state in the first only. Nothing if
+// is tried in every bin that holds it; among bins in the same state only in the first. Nothing if
 // there is no packing into at most `bins` bins, or if none is found within `steps` placements, from
-// which those made are taken off. Exact for some dozen items, of no use for many more. The
-// recursion is as deep as there are items.
+// which those made are deducted. Exact for some dozen items, of no use for many more. The recursion
+// is as deep as there are items.
 //
-// Room has `bool Holds(item) const`, `void Take(item)` and ==. So it may know limits that the
-// searches over kinds do not, such as those on sequences or on padded widths.
+// Room has `bool Holds(item) const`, `void Take(item)` and ==. So it may have limits that the
+// searches over kinds do not know, such as those on sequences or on padded widths.
 template <typename Room>
 std::optional<Bins> SearchBins(std::span<const uint32_t> order, size_t bins, const Room& empty,
                                uint64_t& steps) {

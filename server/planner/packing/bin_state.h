@@ -10,7 +10,7 @@
 
 namespace batchplan {
 
-// What an item, or several, add to a bin. Of an exchange, the difference between what comes and
+// What one or several items add to a bin; of an exchange, the difference between what comes and
 // what leaves.
 struct ItemSize {
   int64_t cost = 0;
@@ -31,8 +31,8 @@ struct ItemSize {
   }
 };
 
-// What a bin costs, and the room that is left in each limit: negative for a while in a search that
-// overfills bins and mends them.
+// The cost of a bin and the room left under each limit, which is negative for a while in searches
+// that overfill bins and cure them.
 struct BinState {
   uint64_t cost = 0;
   int64_t room = 0;       // tokens

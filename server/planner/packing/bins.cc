@@ -11,7 +11,8 @@ size_t MostBins(const PackItems& items, const BinLimits& limits) {
     return std::accumulate(numbers.begin(), numbers.end(), uint64_t{0});
   };
   const uint64_t sequences = items.counts.empty() ? items.size() : sum(items.counts);
-  // Bins in pairs, but for one: each pair has more than a bin's tokens, sequences or load.
+  // Bins in pairs, perhaps with one left: each pair has more than one bin may have of tokens,
+  // sequences or a load.
   uint64_t pairs = sum(items.lengths) / limits.capacity + sequences / limits.max_sequences;
   for (const PackLoad& load : items.limited) {
     const double total = std::accumulate(load.values.begin(), load.values.end(), 0.0);

@@ -4,8 +4,8 @@
 //   item       what is packed as a whole: a sequence, or several that stay together. Items have no
 //              names but their numbers, 0 .. n - 1, as they stand in the spans given.
 //   length     an item's tokens, aligned; what a bin's capacity limits.
-//   load       what an item adds to the time of its bin, where that matters. A *limited* load is
-//              what a bin may have only so much of, as it may of tokens.
+//   load       what an item adds to the time of its bin, where that matters. A *limited* load has a
+//              limit in each bin, as tokens have.
 //   kind       the items of one length (kinds.h); the *demand* for a kind is how many there are.
 //   bin        a micro-batch. Its *room* is what it can still take, its *slack* what it leaves
 //              empty in the end. A bin is *open* once it has an item.
@@ -26,10 +26,11 @@
 
 namespace batchplan {
 
-// A limited load: of each item, and the most of a bin. Values are at least 0 and at most `most`.
+// A limited load: each item's value, and the limit of a bin. Values are at least 0 and at most
+// `most`.
 struct PackLoad {
   std::vector<double> values;
-  // With room for the rounding of sums.
+  // Includes slack for the rounding of sums.
   double most = 0;
 };
 
@@ -53,7 +54,7 @@ struct BinLimits {
   uint32_t max_sequences = std::numeric_limits<uint32_t>::max();
 };
 
-// What is left of one bin, where no load is limited (LimitedRoom, limited_room.h, where some are).
+// The room of one bin if no load is limited; otherwise see LimitedRoom (limited_room.h).
 struct BinRoom {
   explicit BinRoom(const BinLimits& limits)
       : tokens(limits.capacity), sequences(limits.max_sequences) {}
@@ -72,9 +73,9 @@ struct BinRoom {
   uint32_t sequences;
 };
 
-// The most bins that a packer may need if it opens one only for an item that no open bin holds. The
-// item that opened a bin overflows every bin before it, in tokens, in sequences or in a limited
-// load, so that any two bins hold more together than one may. O(n).
+// The most bins of a packer that opens one only for an item that no open bin holds. The item that
+// opened a bin overflows every bin before it, in tokens, in sequences or in a limited load, so any
+// two bins hold more together than one may. O(n).
 size_t MostBins(const PackItems& items, const BinLimits& limits);
 
 // Bins as one flat array: bin b holds items[offsets[b] .. offsets[b + 1]).
@@ -86,7 +87,7 @@ class Bins {
   // The bins 0 .. bin_count - 1, item items[i] in bin bin_of[i]; in a bin, items keep this order.
   Bins(std::span<const uint32_t> items, std::span<const uint32_t> bin_of, uint32_t bin_count);
 
-  // These arrays: offsets rise from 0 to items.size().
+  // From these arrays; offsets rise from 0 to items.size().
   Bins(std::vector<uint32_t> items, std::vector<uint32_t> offsets)
       : items_(std::move(items)), offsets_(std::move(offsets)) {}
 

@@ -16,7 +16,7 @@
 namespace batchplan {
 namespace {
 
-// Items of one kind that may be taken, at most `times`.
+// A kind of which a filling has at most `times` items.
 struct Choice {
   uint32_t kind = 0;
   uint32_t length = 0;
@@ -57,7 +57,7 @@ Branching Branch(std::span<const Choice> choices, uint32_t capacity, uint64_t mo
   uint32_t room = capacity;
   bool complete = true;
   for (size_t next = 0;;) {
-    // Forward: as much of every choice as there is room for, while more than the best may come.
+    // Forward: as many of every choice as fit, while more than the best value is possible.
     for (; next < choices.size() && room >= shortest[next]; ++next) {
       const Choice& choice = choices[next];
       if (value + choice.value * room / choice.length <= best_value) break;
@@ -94,7 +94,7 @@ Branching Branch(std::span<const Choice> choices, uint32_t capacity, uint64_t mo
 }
 
 KnapsackFill ByCapacity(std::span<const Choice> choices, uint32_t capacity, uint64_t more_than) {
-  // most[c]: the most that fits into c tokens is worth; took[row][c]: whether it has the row's
+  // most[c]: the greatest value that fits into c tokens; took[row][c]: whether it has the row's
   // item.
   std::vector<uint64_t> most(size_t{capacity} + 1, 0);
   std::vector<const Choice*> rows;
@@ -123,8 +123,8 @@ KnapsackFill ByCapacity(std::span<const Choice> choices, uint32_t capacity, uint
 
 KnapsackFill FillKnapsack(const Kinds& kinds, std::span<const uint32_t> demand,
                           std::span<const uint64_t> values, uint64_t more_than, uint64_t& steps) {
-  // The largest table, in bytes. An instance that needs a larger one has so many steps of branch
-  // and bound instead.
+  // The largest table, in bytes. An instance that needs a larger one gets kMaxBranches steps of
+  // branch and bound instead.
   constexpr uint64_t kMaxTable = uint64_t{1} << 22;
   constexpr uint64_t kMaxBranches = uint64_t{1} << 14;
   const std::vector<Choice> choices = ByValuePerLength(kinds, demand, values);
@@ -151,19 +151,19 @@ namespace {
 // Integer prices are in units of 2^-31 bins.
 constexpr uint64_t kBin = uint64_t{1} << 31;
 
-// A dive leaves the rest to bin completion once it is of so few items. Completion may take so many
-// steps, each of which counts as several here.
+// A dive leaves the rest to bin completion once it has at most kMaxCompletedItems items. Completion
+// has kMaxCompletionSteps steps, each of which counts as several here.
 constexpr uint64_t kMaxCompletedItems = 96;
 constexpr uint64_t kMaxCompletionSteps = 20000;
 constexpr uint64_t kStepsPerCompletion = 10;
 
-// Pivots between two patterns. Prices need not be right to find patterns by, and of more pivots
-// most would be undone.
+// Pivots between two patterns. Patterns can be found by inexact prices, and most of more pivots
+// would be undone.
 constexpr size_t kPivotsPerPattern = 3;
 constexpr size_t kManyPivots = 1000;
 
 constexpr size_t kMaxDives = 40;
-// A round of a dive takes one more bin for every so many that are still to be filled.
+// A round of a dive fixes one more bin for every kBinsPerExtraBin that are still to be filled.
 constexpr size_t kBinsPerExtraBin = 32;
 
 CoveringProgram::Pattern PatternOf(std::vector<uint32_t> kinds) {
@@ -198,7 +198,7 @@ class Relaxation {
 
   const CoveringProgram& program() const { return program_; }
   std::span<const uint32_t> demand() const { return demand_; }
-  // For the present demand.
+  // The bound for the present demand.
   uint64_t bound() const { return bound_; }
 
   void SetDemand(std::vector<uint32_t> demand) {
@@ -207,14 +207,14 @@ class Relaxation {
     bound_ = 0;
   }
 
-  // Generates patterns until the program needs no more than `enough` bins, or until the bound has
-  // reached its value; or gives up as soon as the bound is `too_many`.
+  // Generates patterns until the program needs at most `enough` bins, or the bound reaches its
+  // value. Gives up as soon as the bound is `too_many`.
   void Solve(uint64_t enough, uint64_t too_many, uint64_t& steps) {
     double smoothing = 0.7;
     while (steps > 0 && !stop_.stop_requested()) {
       const bool optimal = program_.Solve(kPivotsPerPattern, steps, stop_);
       if (bound_ >= too_many) return;
-      // The value of the program only falls: once it rounds up to the bound, that is final.
+      // The value of the program only falls: once it rounds up to the bound, the bound is final.
       if (static_cast<double>(std::max(enough, bound_)) + 1e-6 >= program_.Value()) break;
       const KnapsackFill fill = Price(smoothing, steps);
       if (!fill.kinds.empty()) {
@@ -227,7 +227,7 @@ class Relaxation {
           continue;
         }
       }
-      // Nothing at the smoothed prices, and nothing at the program's own: solved.
+      // No pattern at the smoothed prices, and none at the program's own: solved.
       if (smoothing == 0 && optimal) break;
       smoothing = smoothing < 0.2 ? 0 : smoothing / 2;
     }
@@ -274,7 +274,7 @@ class Relaxation {
   uint64_t bound_ = 0;
 };
 
-// Takes one bin of the pattern off the demand, without items for which there is none.
+// Adds a bin of the pattern, without items that are not in demand, and deducts it from the demand.
 void TakeBin(const CoveringProgram::Pattern& pattern, std::vector<uint32_t>& demand, Bins& bins) {
   std::vector<uint32_t> bin;
   for (const auto& [kind, times] : pattern) {
@@ -290,8 +290,8 @@ bool IsInDemand(const CoveringProgram::Pattern& pattern, std::span<const uint32_
                      [&](const auto& part) { return part.second <= demand[part.first]; });
 }
 
-// Takes in each round the pattern with the largest fraction, but in round number `discrepancy`, the
-// first being 1, the one with the second largest.
+// Fixes in each round the pattern with the largest fraction, but in round `discrepancy`, counted
+// from 1, the one with the second largest.
 std::optional<Bins> Dive(const Kinds& kinds, Relaxation relaxation, size_t target,
                          size_t discrepancy, uint64_t& steps, const std::stop_token& stop) {
   Bins bins;
@@ -312,13 +312,13 @@ std::optional<Bins> Dive(const Kinds& kinds, Relaxation relaxation, size_t targe
         return bins;
       }
     }
-    // All whole bins and the largest fraction; where many bins are left, more of the fractions,
-    // which saves time.
+    // All whole bins and the largest fraction; if many bins are left, more of the fractions, to
+    // save time.
     const CoveringProgram& program = relaxation.program();
     if (program.is_singular()) return std::nullopt;
     std::vector<std::pair<double, size_t>> fractions;
     for (const auto& [index, amount] : program.Solution()) {
-      // Rounding may leave amounts of any size, but no more bins than these are of use.
+      // Rounding may leave amounts of any size, but more bins than these are useless.
       const auto allowed = static_cast<double>(target - std::min(target, bins.size()));
       const double whole = std::min(allowed, std::floor(amount + 1e-6));
       for (auto left = static_cast<int64_t>(whole); left > 0; --left) {
@@ -349,8 +349,8 @@ GeneratedBins GenerateColumns(const Kinds& kinds, uint64_t enough, uint64_t fewe
   relaxation.Solve(enough, fewer_than, steps);
   GeneratedBins result{.bins = std::nullopt, .bound = relaxation.bound()};
   const uint64_t target = std::max(enough, result.bound);
-  // Dives for the fewest bins, for one more, and so on up to what is known already; then all over
-  // again, with another choice each time.
+  // Dives for the fewest bins, for one more, and so on up to the known number; then all over again,
+  // each time with another choice.
   for (size_t dive = 0, extra = 0, discrepancy = 0;
        dive < kMaxDives && target < fewer_than && steps > 0 && !stop.stop_requested(); ++dive) {
     if (std::optional<Bins> bins =

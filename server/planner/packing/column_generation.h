@@ -19,7 +19,7 @@
 namespace batchplan {
 
 struct GeneratedBins {
-  // As few bins as were asked for, if that was found.
+  // At most as many bins as were asked for, if found.
   std::optional<Bins> bins;
   // No packing has fewer. Proven in integers: prices u of the kinds, rounded down, and a knapsack
   // solved exactly that shows that no bin holds items worth more than z, give
@@ -32,28 +32,28 @@ struct GeneratedBins {
 // `fewer_than`. Solves the linear program over all patterns of one bin by generating them with a
 // knapsack over the prices, smoothed (P. Wentges, "Weighted Dantzig-Wolfe decomposition for linear
 // mixed-integer programming", 1997), until it is worth `enough` bins or solved. Then it dives: it
-// takes the patterns with the largest fractions for bins, solves what is left anew, and so on, and
-// leaves the rest to bin completion. Where that fails it dives again, each time with one other
+// makes bins of the patterns with the largest fractions, solves the rest anew, and so on, and
+// leaves the last items to bin completion. If that fails it dives again, each time with one other
 // choice (W. D. Harvey, M. L. Ginsberg, "Limited discrepancy search", 1995). Ends within about
-// `steps`, which are taken off: some 1.5 million a millisecond. Once `stop` is requested it ends
-// soon, with what it has by then.
+// `steps`, from which it deducts its work: some 1.5 million steps a millisecond. Once `stop` is
+// requested it ends soon, with what it has by then.
 GeneratedBins GenerateColumns(const Kinds& kinds, uint64_t enough, uint64_t fewer_than,
                               uint64_t& steps, const std::stop_token& stop = {});
 
-// What a bin is best filled with, where every kind has a value.
+// The most valuable filling of a bin.
 struct KnapsackFill {
-  // Kinds, each as often as taken; empty if nothing is worth more than asked.
+  // Kinds, each as often as it is in the bin; empty if no filling is worth more than asked.
   std::vector<uint32_t> kinds;
   uint64_t value = 0;
-  // No filling is worth more than this, or more than was asked if that is more.
+  // No filling is worth more than this, or than what was asked, whichever is more.
   uint64_t at_most = 0;
 };
 
 // The bounded knapsack: the most valuable filling of one bin with at most demand[k] items of kind
 // k, if it is worth more than `more_than`. By depth-first branch and bound in the order of value
 // per length (S. Martello, P. Toth, "Knapsack Problems", 1990, chapter 3), or, where that takes
-// longer, by dynamic programming over the capacity. Either ends within `steps`, which are taken
-// off, or with a filling that need not be the best, and `at_most` above its value.
+// longer, by dynamic programming over the capacity. If `steps`, from which it deducts its work, run
+// out, the filling need not be the best, and `at_most` is above its value.
 //
 // Each value is at most 2^31.
 KnapsackFill FillKnapsack(const Kinds& kinds, std::span<const uint32_t> demand,

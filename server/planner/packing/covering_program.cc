@@ -6,11 +6,12 @@
 namespace batchplan {
 namespace {
 
-// What counts as zero, because rounding may have made it: a reduced cost or an amount; and a pivot.
+// What counts as zero, since it may come from rounding: for reduced costs and amounts; and for
+// pivots.
 constexpr double kTiny = 1e-9;
 constexpr double kTinyPivot = 1e-7;
 
-// Pivots of the dual simplex method for each row, at most. If there are more, it goes in circles.
+// The most pivots of the dual simplex method for each row. With more it is cycling.
 constexpr size_t kMaxDualPivots = 4;
 
 }  // namespace
@@ -37,7 +38,7 @@ bool CoveringProgram::Solve(size_t pivots, uint64_t& steps, const std::stop_toke
   pattern_in_.resize(patterns_.size(), 0);
   const uint64_t each = rows_ * rows_ + 4 * patterns_.size();
   // After the demand was lowered amounts may be negative while all prices are still right: the dual
-  // method. After patterns were added it is the other way about: the primal one.
+  // method. After patterns were added it is the reverse: the primal method.
   const auto may_step = [&] { return steps > each && !is_singular_ && !stop.stop_requested(); };
   for (size_t pivot = 0; pivot < kMaxDualPivots * rows_ && may_step() && DualStep(); ++pivot) {
     steps -= each;
@@ -118,7 +119,7 @@ bool CoveringProgram::PrimalStep() {
     if (leaving != kNone) {
       const double difference =
           amounts_[row] * product_[leaving] - amounts_[leaving] * product_[row];
-      // Of equals the larger pivot, for the sake of precision.
+      // Of equals the larger pivot, for precision.
       if (difference > kTiny || (difference > -kTiny && product_[row] <= product_[leaving]))
         continue;
     }
@@ -139,7 +140,7 @@ bool CoveringProgram::DualStep() {
     const double pivot = -InRow(leaving, column);
     if (pivot <= kTinyPivot) return;
     const double ratio = std::max(0.0, ReducedCost(column)) / pivot;
-    // Of equals the larger pivot, which goes in circles less often than the first.
+    // Of equals the larger pivot, which cycles less often than the first.
     if (entering != kNone && ratio >= best_ratio - kTiny &&
         (ratio > best_ratio + kTiny || pivot <= best_pivot)) {
       return;
@@ -174,7 +175,7 @@ void CoveringProgram::Pivot(size_t row, size_t column, std::span<const double> p
 }
 
 void CoveringProgram::Refresh() {
-  // Gauss-Jordan elimination: from the unit matrix, one column of the basis after the other takes
+  // Gauss-Jordan elimination: starting from the unit matrix, each column of the basis in turn gets
   // the row where its pivot is largest.
   const std::vector<size_t> columns = basis_;
   inverse_.assign(rows_ * rows_, 0);

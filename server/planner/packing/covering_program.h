@@ -1,5 +1,5 @@
-// The linear program behind bin packing: patterns of bins, any fraction of each, that together
-// cover the demand for every kind with as few bins as can be.
+// The linear program behind bin packing: as few bins as can be, in fractions of patterns, that
+// cover the demand for every kind.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PACKING_COVERING_PROGRAM_H_
 #define BATCHPLAN_SERVER_PLANNER_PACKING_COVERING_PROGRAM_H_
@@ -31,19 +31,20 @@ class CoveringProgram {
   void Add(Pattern pattern) { patterns_.push_back(std::move(pattern)); }
   void SetDemand(std::span<const uint32_t> demand);
 
-  // Towards the optimum over the patterns there are, by `pivots` once all demand is met, or until
-  // `steps`, which are taken off, are used up or `stop` is requested; whether it is reached.
+  // Goes towards the optimum over the patterns added so far, by at most `pivots` pivots once all
+  // demand is met, or until `steps`, from which it deducts its work, run out or `stop` is
+  // requested. True if the optimum is reached.
   bool Solve(size_t pivots, uint64_t& steps, const std::stop_token& stop);
 
-  // Whether the basis has become singular by rounding: there is no solution then, and no more will
-  // be found.
+  // Whether the basis has become singular by rounding: there is then no solution, nor will there be
+  // one.
   bool is_singular() const { return is_singular_; }
   size_t size() const { return patterns_.size(); }
   const Pattern& pattern(size_t index) const { return patterns_[index]; }
   // What one more item of each kind would cost, in bins.
   std::span<const double> prices() const { return prices_; }
   double Value() const;
-  // The patterns of which there is more than nothing, and how much, in the order of their index.
+  // The patterns with an amount above 0, and that amount, in the order of their index.
   std::vector<std::pair<size_t, double>> Solution() const;
 
  private:

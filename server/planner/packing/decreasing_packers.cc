@@ -15,20 +15,20 @@
 namespace batchplan {
 namespace {
 
-// Whether items of one length are as good as each other.
+// Whether items of one length are interchangeable.
 bool AreAlike(const PackItems& items) { return items.counts.empty() && items.limited.empty(); }
 
 // Bins being filled by a packer that places single sequences in decreasing order, each into the
-// bin that its rule prefers, the lowest-numbered of equals. Such a packer goes through items of one
-// length by filling one bin after the other, and bins that were alike stay alike: neighbours with
-// the same lengths in them are a *run*, named by its first bin. All bins that are not open are the
-// last run. A length opens, extends or splits runs: the work grows with these changes, and not with
-// the items.
+// bin that its rule prefers, the lowest-numbered of equals. Such a packer places the items of one
+// length by filling one bin after the other, so bins that were alike stay alike. Neighbouring bins
+// with the same lengths are a *run*, named by its first bin; the last run is of all bins that are
+// not open. A length opens, extends or splits runs. The work grows with these changes, not with the
+// items.
 class BinRuns {
  public:
   struct Run {
     uint32_t bins;
-    // Of each of its bins.
+    // The room and the sequences of each of its bins.
     uint32_t room;
     uint32_t size;
   };
@@ -43,7 +43,7 @@ class BinRuns {
 
   const Run& operator[](uint32_t run) const { return runs_[run]; }
 
-  // Whether the run takes sequences at all.
+  // Whether the run's bins may have another sequence.
   bool takes_more(uint32_t run) const { return runs_[run].size < max_sequences_; }
 
   // Fills the run's bins, one after the other, with up to `count` items of a length that it holds.
@@ -85,7 +85,7 @@ class BinRuns {
   Bins Build(const std::vector<uint32_t>& order) const;
 
  private:
-  // The next bins * each items in order, `each` to a bin, from place `at` in each.
+  // The next bins * each items in order: `each` to a bin, from place `at` of each bin.
   struct Step {
     uint32_t bin;
     uint32_t bins;
@@ -96,7 +96,7 @@ class BinRuns {
   void AddStep(const Step& step) { steps_[step_count_++] = step; }
 
   uint32_t max_sequences_;
-  // At every run's first bin; the others are not initialised.
+  // Valid at every run's first bin; the rest is not initialised.
   std::unique_ptr<Run[]> runs_;
   // Each step places an item or more, so there are no more steps than items.
   std::unique_ptr<Step[]> steps_;
@@ -106,12 +106,12 @@ class BinRuns {
 // Packs by a rule. Rule is made of (runs, index, number of lengths, most_bins), index being that of
 // the lengths, and has
 //   void Open(size_t length)  the length of that number is next;
-//   void Add(uint32_t run)    a run that takes sequences, and has room for one that is left;
+//   void Add(uint32_t run)    a run that may have sequences, and has room for one that is left;
 //   uint32_t Take()           removes the run that is to be filled next.
 template <typename Rule>
 Bins PackByRuns(const DecreasingItems& items, const BinLimits& limits, size_t most_bins) {
   if (items.order.empty()) return Bins();
-  // A word of the bitmap for every two items: to write a larger one takes longer than it saves.
+  // A word of the bitmap for every two items: a larger one would cost more than it saves.
   constexpr size_t kPlacesPerItem = 32;
   const LengthIndex index(items.lengths, kPlacesPerItem * items.order.size());
   BinRuns runs(limits, items.order.size(), most_bins);
@@ -153,7 +153,7 @@ Bins BinRuns::Build(const std::vector<uint32_t>& order) const {
 }
 
 // First fit: the lowest run that holds the length. A run that does not hold it waits for the first
-// length that it holds, in a list of those that wait for the same.
+// length that it holds, in that length's list.
 class LowestRun {
  public:
   LowestRun(const BinRuns& runs, const LengthIndex& index, size_t lengths, size_t most_bins)
@@ -170,7 +170,7 @@ class LowestRun {
 
   void Add(uint32_t run) {
     if (runs_[run].room >= length_) {
-      // What is left of the lowest run comes before all others.
+      // The rest of the lowest run comes before all others.
       if (lowest_ == kNone) {
         lowest_ = run;
       } else {
@@ -203,9 +203,9 @@ class LowestRun {
   const LengthIndex& index_;
   uint32_t length_ = 0;
   std::vector<uint32_t> waiting_;
-  // Of waiting runs.
+  // Links of waiting runs.
   std::unique_ptr<uint32_t[]> next_;
-  // Those that hold the length: the lowest of all, if it is known, and the others.
+  // The runs that hold the length: the lowest of all, if known, and the others.
   uint32_t lowest_ = kNone;
   IndexSet holds_;
 };
@@ -225,10 +225,10 @@ Bins PackFirstFitDecreasing(const DecreasingItems& items, const BinLimits& limit
 namespace {
 
 // Best fit: the fullest run that holds the length, the lowest of equally full ones. Runs are
-// grouped by the longest length that they hold. A run of a later group, of a shorter length, is
-// fuller than any of an earlier one, so of the groups whose runs hold the current length the last
-// one has the fullest run. Each group is a pairing heap (M. L. Fredman, R. Sedgewick, D. D.
-// Sleator, R. E. Tarjan, 1986) by (room, first bin).
+// grouped by the longest length that they hold. A run of a later group, which is of a shorter
+// length, is fuller than any of an earlier group. So among the groups whose runs hold the current
+// length, the last has the fullest run. Each group is a pairing heap (M. L. Fredman, R. Sedgewick,
+// D. D. Sleator, R. E. Tarjan, 1986) by (room, first bin).
 class FullestRun {
  public:
   FullestRun(const BinRuns& runs, const LengthIndex& index, size_t lengths, size_t most_bins)
@@ -278,7 +278,7 @@ class FullestRun {
     return a;
   }
 
-  // Makes a list of heaps one: melds two and two, then the pairs from the last to the first.
+  // Melds a list of heaps into one: two and two, then the pairs from the last to the first.
   uint32_t MeldSiblings(uint32_t first) {
     uint32_t pairs = kNone;
     while (first != kNone) {
@@ -301,12 +301,13 @@ class FullestRun {
   const BinRuns& runs_;
   const LengthIndex& index_;
   size_t length_ = 0;
-  // Holds every length, and comes after the others: in no heap.
+  // The run of unopened bins: it holds every length and comes after the others, so it is in no
+  // heap.
   uint32_t unopened_ = kNone;
   std::vector<uint32_t> root_;
-  // Of runs in a heap.
+  // Links of runs in a heap.
   std::unique_ptr<Links[]> links_;
-  // Those that have a run.
+  // The groups that have a run.
   IndexSet groups_;
 };
 

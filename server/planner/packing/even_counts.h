@@ -11,7 +11,7 @@
 
 namespace batchplan {
 
-// Each of `parts` has `least` of `total`, and `larger` of them have one more.
+// `total` over `parts`: each has `least`, and `larger` of them one more.
 struct EvenCounts {
   EvenCounts(uint64_t total, uint64_t parts) : least(total / parts), larger(total % parts) {}
 
@@ -22,9 +22,9 @@ struct EvenCounts {
   uint64_t larger;
 };
 
-// The counts of parts while a search exchanges what they have. Where all are equal, or were not as
-// equal as they can be, every part keeps its own; otherwise one that has one more may give it to
-// one that has not.
+// The counts of parts while a search exchanges their contents. Every part keeps its count, except
+// if the counts are as equal as can be and not all equal: then a part with one more may give one to
+// a part without.
 class KeptCounts {
  public:
   KeptCounts() = default;
@@ -41,7 +41,7 @@ class KeptCounts {
 
   // Whether counts may change at all.
   bool may_change() const { return !counts_.empty(); }
-  // Whether a part may give another so many more than it gets back.
+  // Whether `from` may give `to` this many more than it gets back.
   bool Allow(size_t from, size_t to, int64_t given) const {
     if (given == 0 || from == to) return true;
     if (counts_.empty() || (given != 1 && given != -1)) return false;

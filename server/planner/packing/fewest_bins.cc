@@ -22,17 +22,17 @@ namespace batchplan {
 namespace {
 
 constexpr size_t kMaxFailures = 8;
-// What choosing the bins of a round costs.
+// Steps to choose the bins of a round.
 constexpr uint64_t kStepsPerBin = 100;
 
-// What a bin's items are worth.
+// The worth of a bin's items.
 uint64_t WorthOf(std::span<const uint32_t> bin, const Kinds& kinds, const DualFeasible& worth) {
   return std::accumulate(bin.begin(), bin.end(), uint64_t{0}, [&](uint64_t sum, uint32_t kind) {
     return sum + worth(kinds.lengths[kind]);
   });
 }
 
-// Bins in the order in which they are to be taken: those worth least first, and if `shuffled` every
+// Bins in the order in which a round repacks them: those worth least first, and if `shuffled` every
 // other one drawn at random.
 std::vector<uint32_t> Worst(const Bins& bins, const Kinds& kinds, const DualFeasible& worth,
                             bool shuffled, std::mt19937_64& random) {
@@ -52,7 +52,7 @@ std::vector<uint32_t> Worst(const Bins& bins, const Kinds& kinds, const DualFeas
   return order;
 }
 
-// Some of an instance: the kinds in some bins, and which kind of all of them each one is.
+// An excerpt of an instance: the kinds in some bins, and the number of each among all kinds.
 struct Excerpt {
   Kinds kinds;
   std::vector<uint32_t> original;
@@ -73,12 +73,12 @@ Excerpt ExcerptOf(const Kinds& kinds, std::vector<uint32_t> items) {
   return excerpt;
 }
 
-// Fewer bins for a packing that is too large to improve as a whole. In each round some bins with at
-// most `items` items are packed anew by column generation. Ends once there are at most `enough`
-// bins, too many rounds in a row were to no avail, all `steps` are used up, or `stop` is requested.
-// The bins of the first round are those that lack most by `worth` (see MinimumBinSlack); later half
-// of them are drawn at random: large neighbourhood search, P. Shaw, "Using constraint programming
-// and local search methods to solve vehicle routing problems" (1998).
+// Fewer bins for a packing that is too large to improve as a whole. In each round column generation
+// repacks some bins, of at most `items` items. Ends once there are at most `enough` bins, after too
+// many vain rounds in a row, when all `steps` are used up, or once `stop` is requested. The first
+// round repacks the bins that lack most by `worth` (see MinimumBinSlack); later half of them are
+// drawn at random: large neighbourhood search, P. Shaw, "Using constraint programming and local
+// search methods to solve vehicle routing problems" (1998).
 Bins RepackSome(const Kinds& kinds, const DualFeasible& worth, Bins bins, size_t enough,
                 size_t items, std::mt19937_64& random, uint64_t& steps,
                 const std::stop_token& stop) {
@@ -120,14 +120,14 @@ Bins RepackSome(const Kinds& kinds, const DualFeasible& worth, Bins bins, size_t
   return bins;
 }
 
-// What the searches may cost, in steps of their own.
+// The most steps of the searches, each counted in steps of its own.
 struct StepLimits {
-  // Minimum bin slack: for one bin, and for all.
+  // Minimum bin slack: for one bin, and for all bins.
   uint64_t slack_steps_a_bin;
   uint64_t slack_steps;
   uint64_t completion_steps;
-  // Column generation of all items, where there are no more kinds than these; and of some items at
-  // a time.
+  // Column generation: of all items if there are at most max_kinds kinds; and of some items at a
+  // time.
   uint64_t column_steps;
   size_t max_kinds;
   uint64_t repack_steps;
@@ -156,7 +156,7 @@ constexpr StepLimits kThorough = {.slack_steps_a_bin = 20'000,
                                   .repack_steps = 500'000'000,
                                   .repacked_items = 150};
 
-// What a step takes of an allowance; and what is taken for each item before the searches.
+// Ticks of each step; and of each item before the searches.
 constexpr uint64_t kTicksASlackStep = 15;
 constexpr uint64_t kTicksACompletionStep = 12;
 constexpr uint64_t kTicksAColumnStep = 1;
@@ -164,11 +164,11 @@ constexpr uint64_t kTicksToPrepare = 100;
 
 // Steps that minimum bin slack may always use for each item.
 constexpr uint64_t kLeastSlackStepsPerItem = 16;
-// For one bin, in one more search by minimum bin slack that is as brief as can be.
+// Steps for one bin, in one more search by minimum bin slack that is as brief as can be.
 constexpr uint64_t kFewSlackSteps = 16;
-// Beyond, bin completion rarely comes to an end.
+// With more items, bin completion rarely ends.
 constexpr size_t kMostForCompletion = 256;
-// Beyond, items with limited loads are packed in one more order, by first fit.
+// More items with limited loads are packed in only one other order, by first fit.
 constexpr size_t kMostForOrders = 16384;
 
 bool KeepsSequences(const Bins& bins, const PackItems& items, const BinLimits& limits) {
@@ -191,7 +191,7 @@ bool KeepsLoads(const Bins& bins, const PackItems& items, const BinLimits& limit
   return true;
 }
 
-// The best packing so far, and what more is wanted of it.
+// The best packing so far, and whether a better one is wanted.
 class Incumbent {
  public:
   Incumbent(const PackItems& items, const BinLimits& limits, uint64_t enough,
@@ -215,19 +215,19 @@ class Incumbent {
   }
   void RaiseBound(uint64_t bound) { bound_ = std::max(bound_, bound); }
 
-  // The best as bins of kinds, which it is already if a search found it.
+  // The best packing as bins of kinds, which it already is if a search found it.
   Bins BestOfKinds(const Kinds& kinds) const {
     return bins_of_kinds_ ? *bins_of_kinds_ : KindsInBins(best_, items_.lengths, kinds);
   }
   size_t size() const { return best_.size(); }
   uint64_t bound() const { return bound_; }
-  // Fewer bins than these are of no use, or impossible.
+  // Fewer bins are useless or impossible.
   uint64_t target() const { return std::max(enough_, bound_); }
   const Allowance& allowance() const { return allowance_; }
-  // Whether no better packing is wanted, from whatever source.
+  // Whether no better packing is wanted.
   bool IsOver() const { return size() <= target() || allowance_.stop_requested(); }
-  // Whether none is to be searched for by lengths alone: where one such packing has broken a limit
-  // on loads, others will.
+  // Whether searches by length alone are over: also once a packing of theirs has broken a limit on
+  // loads, since others will.
   bool Done() const { return IsOver() || allowance_.spent() || loads_bind_; }
   FewestBins Take() && { return {.bins = std::move(best_), .bound = bound_}; }
 
@@ -243,7 +243,7 @@ class Incumbent {
   bool loads_bind_ = false;
 };
 
-// BinRoom or LimitedRoom as SearchBins wants it.
+// BinRoom or LimitedRoom, for SearchBins.
 template <typename Room>
 class ItemRoom {
  public:
@@ -257,7 +257,7 @@ class ItemRoom {
   Room left_;
 };
 
-// For items with limited loads: in other orders than by length.
+// Packs items with limited loads in other orders than by length.
 void PackInOtherOrders(const PackItems& items, const BinLimits& limits, Incumbent& incumbent) {
   for (const std::vector<uint32_t>& order : LimitedOrders(items, limits)) {
     incumbent.Offer(PackFirstFit(order, items, limits));
@@ -267,7 +267,8 @@ void PackInOtherOrders(const PackItems& items, const BinLimits& limits, Incumben
   }
 }
 
-// For a few items with limited loads: ever fewer bins, until it is certain that there are no fewer.
+// Searches for ever fewer bins for a few items with limited loads, until it is certain that there
+// are no fewer.
 void SearchLimited(const PackItems& items, const BinLimits& limits, Incumbent& incumbent) {
   if (items.size() > kMaxSearchedItems) return;
   const std::vector<uint32_t> order = ByLargestPart(items, limits);
@@ -324,12 +325,12 @@ void SearchFewer(const PackItems& items, uint32_t capacity, const StepLimits& mo
   }
 }
 
-// Greedy packings, and then one search after the other for what is still wanted.
+// Greedy packings, and then one search after the other as long as a better packing is wanted.
 FewestBins PackWithin(const PackItems& items, const BinLimits& limits, uint64_t enough,
                       std::initializer_list<StepLimits> efforts, const Allowance& allowance) {
   Incumbent incumbent(items, limits, enough, allowance);
   incumbent.Offer(Pack(Packer::kBestFitDecreasing, items, limits, 0));
-  // Mostly the tokens alone show that there can be no fewer.
+  // Mostly the tokens alone prove that there can be no fewer.
   incumbent.RaiseBound(VolumeBound(items.lengths, limits.capacity));
   if (incumbent.size() > incumbent.bound()) {
     incumbent.RaiseBound(LowerBoundBins(items, limits, incumbent.size()));
@@ -376,7 +377,7 @@ std::optional<Bins> PackInto(const PackItems& items, const BinLimits& limits, si
                               : PackFewBriefly(items, limits, bins, allowance);
   if (fewest.bins.size() <= bins) return std::move(fewest.bins);
   if (is_fast || fewest.bound > bins || allowance.stop_requested()) return std::nullopt;
-  // Where loads are limited, that search has been made.
+  // With limited loads that search has been made.
   if (items.size() > kMaxSearchedItems || !items.limited.empty()) return std::nullopt;
   SearchSteps search(allowance, kMaxSearchSteps, kTicksASearchStep);
   return SearchBins(DecreasingOrder(items.lengths), bins, ItemRoom(items, BinRoom(limits)),

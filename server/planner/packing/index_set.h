@@ -1,4 +1,4 @@
-// A set of small numbers that finds its neighbours fast.
+// A set of small numbers that finds a number's neighbours fast.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PACKING_INDEX_SET_H_
 #define BATCHPLAN_SERVER_PLANNER_PACKING_INDEX_SET_H_
@@ -11,7 +11,7 @@
 
 namespace batchplan {
 
-// Numbers below a bound, as a bitmap under bitmaps of its nonzero words: every operation takes a
+// Numbers below a bound, as a bitmap under bitmaps of its nonzero words: every operation needs a
 // step per factor of 64 in the bound, three for a quarter of a million. bound / 63 words of memory.
 class IndexSet {
  public:

@@ -22,8 +22,8 @@ namespace {
 // Merges from one look for a stop to the next.
 constexpr uint32_t kMergesPerLook = 4096;
 
-// One part of a partial solution. Its loads are a list from `head`, which also tells parts of equal
-// sum and count apart, to `tail`.
+// One part of a partial solution. Its loads are a list from `head` to `tail`; `head` also orders
+// parts of equal sum and count.
 struct Part {
   uint64_t sum = 0;
   uint32_t count = 0;
@@ -66,8 +66,8 @@ class PartLists {
   std::vector<uint32_t> next_;
 };
 
-// A partial solution's place in the queue: the largest spread first, which is by how much its sums
-// differ, then the largest sum, then the oldest.
+// A partial solution's place in the queue: the largest spread, the difference of its sums, first;
+// then the largest sum, then the oldest.
 struct Entry {
   uint64_t spread = 0;
   uint64_t largest = 0;
@@ -80,7 +80,7 @@ struct Entry {
   }
 };
 
-// A partial solution: the parts that hold a load, which in the end are as many as are wanted.
+// A partial solution: the parts that have a load so far.
 class Solution {
  public:
   void Assign(const Part& part) {
@@ -94,16 +94,16 @@ class Solution {
     return parts_.size() < parts ? largest_ : largest_ - parts_.front().sum;
   }
 
-  // Joins the largest part of `other`, which has no more parts, with the smallest of this one, and
-  // so on: the largest parts of `other` take the empty places, the rest, by descending sum, join
-  // the parts here by ascending sum. Once there are no empty places, only some times as many parts
-  // are touched as `other` has, so that all merges take O(n log n). `other` is of no use any more.
+  // Merges `other`, which has at most as many parts: its largest parts fill the empty places, the
+  // rest, by descending sum, join the parts here by ascending sum. Once there are no empty places,
+  // only a few parts for each part of `other` are touched, so that all merges together are O(n log
+  // n). `other` is then useless.
   void Merge(Solution& other, uint32_t parts, PartLists& lists) {
     std::sort(other.parts_.begin(), other.parts_.end());
     const size_t fresh = std::min<size_t>(parts - size(), other.size());
     const size_t joined = other.size() - fresh;
     const std::span<const Part> rest = std::span(other.parts_).subspan(fresh);
-    // To take many of the smallest out of a heap costs more than to sort it.
+    // To remove many of the smallest from a heap costs more than to sort it.
     const bool sort = joined > 0 && (fresh > 0 || 8 * joined > size());
     if (sort) {
       std::sort(parts_.begin(), parts_.end(), [](const Part& a, const Part& b) { return b < a; });
@@ -133,7 +133,7 @@ class Solution {
     largest_ = std::max(largest_, part.sum);
   }
 
-  // In no order while there are empty places, then a heap with the smallest on top.
+  // Unordered while there are empty places, then a heap with the smallest on top.
   std::vector<Part> parts_;
   uint64_t largest_ = 0;
 };
@@ -158,13 +158,13 @@ std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads,
                                     const Allowance& allowance) {
   if (loads.empty() || parts == 1) return std::vector<uint32_t>(loads.size(), 0);
   PartLists lists(loads.size());
-  // A load alone is a solution whose spread is the load; those wait in an array of their own.
+  // A single load is a solution whose spread is the load; these wait in an array of their own.
   const std::vector<uint64_t> spreads = Gather(loads, descending);
   size_t next = 0;
   std::vector<Solution> solutions;
   std::vector<uint32_t> unused;  // numbers of solutions that have been merged into others
   std::priority_queue<Entry> queue;
-  // What the last merge made, which more often than not is the next to be popped.
+  // The result of the last merge, which is mostly the next to be popped.
   std::optional<Entry> merged;
   const auto pop = [&] {
     const bool first = merged && (queue.empty() || queue.top() < *merged);
@@ -207,7 +207,7 @@ std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads,
 std::vector<uint32_t> KarmarkarKarpEqual(std::span<const uint64_t> loads, uint32_t parts,
                                          const Allowance& allowance) {
   if (loads.empty()) return {};
-  // Loads of nothing fill the last round, so that no part has two of them.
+  // Loads of 0 fill the last round, so that no part has two of them.
   const size_t all = (loads.size() + parts - 1) / parts * parts;
   PartLists lists(all);
   // Each solution has `parts` parts of one count, by descending sum.
@@ -253,10 +253,10 @@ std::vector<uint32_t> KarmarkarKarpEqual(std::span<const uint64_t> loads, uint32
 
 namespace {
 
-// Parts with room that are tried for one item before a division is given up.
+// After this many parts with room that do not hold an item, a division is given up.
 constexpr int kMaxMisses = 64;
 
-// Places items that no part has, each in the least loaded part with room. False if one finds none.
+// Places homeless items, each in the least loaded part with room. False if an item finds none.
 bool PlaceHomeless(const PackItems& items, std::span<const uint64_t> loads,
                    std::span<const uint32_t> homeless, std::vector<BinRoom> rooms,
                    std::vector<uint64_t> load_of, std::vector<uint32_t>& part_of) {
@@ -277,8 +277,8 @@ bool PlaceHomeless(const PackItems& items, std::span<const uint64_t> loads,
   return true;
 }
 
-// Where loads are limited the least loaded parts may lack room for whatever comes: then others, in
-// turn.
+// With limited loads the least loaded parts may lack room for any item: then the others are tried
+// in turn.
 bool PlaceHomeless(const PackItems& items, std::span<const uint64_t> loads,
                    std::span<const uint32_t> homeless, std::vector<LimitedRoom> rooms,
                    std::vector<uint64_t> load_of, std::vector<uint32_t>& part_of) {
@@ -310,14 +310,14 @@ bool PlaceHomeless(const PackItems& items, std::span<const uint64_t> loads,
   return true;
 }
 
-// Moves the lightest items of overfull parts into others, the heaviest of them first. False if one
-// finds no room; `part_of` is then of no use. `descending` is the order of the loads, `empty` a
-// part without items, a BinRoom or LimitedRoom.
+// Moves the lightest items of overfull parts into others, the heaviest of these items first. False,
+// with a useless `part_of`, if an item finds no room. `descending` is the order of the loads,
+// `empty` a part without items, a BinRoom or LimitedRoom.
 template <typename Room>
 bool Repair(const PackItems& items, std::span<const uint64_t> loads,
             std::span<const uint32_t> descending, const Room& empty, uint32_t parts,
             std::vector<uint32_t>& part_of) {
-  // Keeping the heaviest items that fit leaves the lightest ones over.
+  // Keeps the heaviest items that fit, so that the lightest are left over.
   std::vector<Room> rooms(parts, empty);
   std::vector<uint64_t> load_of(parts, 0);
   std::vector<uint32_t> homeless;
@@ -339,8 +339,8 @@ bool Repair(const PackItems& items, std::span<const uint64_t> loads,
 Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits, size_t at_least,
                        const Allowance& allowance) {
   if (items.size() == 0) return Bins();
-  // Where nothing has a load, because a micro-batch costs the same whatever it holds, tokens are
-  // what fills bins.
+  // If no item has a load, because a micro-batch costs the same whatever it holds, bins are filled
+  // by tokens.
   const bool have_loads =
       std::any_of(items.loads.begin(), items.loads.end(), [](uint64_t load) { return load > 0; });
   std::vector<uint64_t> tokens;
@@ -362,12 +362,12 @@ Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits, size_t a
         (items.limited.empty() ? repair(BinRoom(limits)) : repair(LimitedRoom(items, limits)));
     return done ? std::optional(Bins(order, part_of, count)) : std::nullopt;
   };
-  // Most often the simplest bounds are met, and then no other is higher.
+  // Mostly the simplest bounds are met, and then no other is higher.
   const uint64_t simplest = std::min<uint64_t>(
       most, std::max({uint64_t{at_least}, VolumeBound(items.lengths, limits.capacity),
                       CountBound(items, limits), LoadVolumeBound(items.limited)}));
   if (std::optional<Bins> bins = divide(simplest)) return *std::move(bins);
-  // No bound is higher than what another packing has. With counts that packing may take long.
+  // No bound exceeds the bins of another packing. With counts that packing may be slow.
   const uint64_t enough =
       items.counts.empty() ? PackFirstFitDecreasing(items, limits).size() : most;
   const uint64_t bound = std::min<uint64_t>(most, LowerBoundBins(items, limits, enough));

@@ -11,14 +11,13 @@
 namespace batchplan {
 namespace {
 
-// The places that a counting sort's table may have for every item, but no more in all than a core's
-// cache holds.
+// The most places of a counting sort's table for every item, and in all, as a core's cache holds.
 constexpr size_t kPlacesPerItem = 4;
 constexpr size_t kMostPlaces = size_t{1} << 17;
 
 DecreasingItems CountingSort(std::span<const uint32_t> lengths, uint32_t longest) {
-  // Every other length counts in a table of its own: of two equal neighbours the second would
-  // otherwise have to wait until the first is counted.
+  // Two tables, for every other length each: otherwise the second of two equal neighbours would
+  // wait until the first is counted.
   std::vector<uint32_t> even(size_t{longest} + 1);
   std::vector<uint32_t> odd(size_t{longest} + 1);
   const size_t pairs = lengths.size() / 2 * 2;
@@ -30,7 +29,7 @@ DecreasingItems CountingSort(std::span<const uint32_t> lengths, uint32_t longest
 
   DecreasingItems sorted{.order = std::vector<uint32_t>(lengths.size()), .lengths = {}};
   sorted.lengths.reserve(std::min(lengths.size(), even.size()));
-  std::vector<uint32_t>& end = even;  // of each length's items, which come from the last to first
+  std::vector<uint32_t>& end = even;  // of each length's items, filled from the last to the first
   uint32_t placed = 0;
   for (size_t length = even.size(); length-- > 0;) {
     const uint32_t count = even[length] + odd[length];
@@ -56,8 +55,8 @@ DecreasingItems SortKeys(std::span<const uint32_t> lengths) {
   const Key position = (Key{1} << position_bits) - 1;
   DecreasingItems sorted{.order = std::vector<uint32_t>(keys.size()),
                          .lengths = std::vector<LengthCount>(keys.size())};
-  // Without branches, which would be guessed wrong. So at first a length's count is that of all
-  // items up to its last one; in the end what comes before its first one is taken off.
+  // Without branches, which would be mispredicted. So at first a length's count is that of all
+  // items up to its last one; at the end the items before its first one are deducted.
   size_t distinct = 0;
   auto current = static_cast<uint32_t>(keys.back() >> position_bits);
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -90,7 +89,7 @@ DecreasingItems SortDecreasing(std::span<const uint32_t> lengths) {
 
 namespace {
 
-// With more counters for each item it is quicker to sort.
+// With more counters for each item sorting is quicker.
 constexpr size_t kCountersPerItem = 4;
 
 std::vector<LengthCount> ByCounting(std::span<const uint32_t> lengths, uint32_t longest) {
@@ -146,7 +145,7 @@ Bins KindsInBins(const Bins& bins, std::span<const uint32_t> lengths, const Kind
 
 Bins ItemsInBins(const Bins& bins_of_kinds, std::span<const uint32_t> lengths) {
   const std::vector<uint32_t> order = DecreasingOrder(lengths);
-  // Where the items of each kind start that no bin has taken yet.
+  // For each kind, the first item that no bin has yet.
   std::vector<size_t> next;
   for (size_t i = 0; i < order.size(); ++i) {
     if (i == 0 || lengths[order[i]] != lengths[order[i - 1]]) next.push_back(i);

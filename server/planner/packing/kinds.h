@@ -42,15 +42,15 @@ struct DecreasingItems {
 // DecreasingOrder with the kinds, which fall out of it.
 DecreasingItems SortDecreasing(std::span<const uint32_t> lengths);
 
-// The instance of the searches for few bins. All that counts to them is the *demand* for each kind:
-// how many items are of it.
+// The instance of the searches for few bins, to which only the *demand* for each kind matters: how
+// many items are of it.
 //
-// They give bins of kinds: Bins whose "items" are numbers of kinds, as in Kinds::lengths, each as
-// often as the bin holds items of that kind.
+// They return bins of kinds: Bins whose "items" are indices into Kinds::lengths, each as often as
+// the bin holds items of that kind.
 struct Kinds {
   // Longest first, each different, in 1 .. capacity.
   std::vector<uint32_t> lengths;
-  // Items of each.
+  // Of each kind, the number of items.
   std::vector<uint32_t> demand;
   uint32_t capacity = 0;
 
@@ -65,14 +65,13 @@ uint64_t TokensIn(const Kinds& kinds, std::span<const uint32_t> demand);
 // Bins of items as bins of kinds.
 Bins KindsInBins(const Bins& bins, std::span<const uint32_t> lengths, const Kinds& kinds);
 
-// The items behind bins of kinds; of one kind the highest number first.
+// Bins of kinds as bins of items; among items of one kind the highest number goes first.
 Bins ItemsInBins(const Bins& bins_of_kinds, std::span<const uint32_t> lengths);
 
-// Numbers kinds, longest first, and tells the longest that is no longer than a given number of
-// tokens. A bitmap of at most `places` places, by the leading bits of the length, with how many
-// places are taken before each of its words (G. Jacobson, "Space-efficient static trees and
-// graphs", 1989); where several kinds share a place, binary search among them. The kinds must
-// outlive it.
+// Finds the longest kind of at most a given number of tokens. Kinds are numbered longest first. A
+// bitmap of at most `places` places, by the leading bits of the length, with the number of taken
+// places before each of its words (G. Jacobson, "Space-efficient static trees and graphs", 1989);
+// where several kinds share a place, binary search among them. The kinds must outlive it.
 class LengthIndex {
  public:
   LengthIndex(std::span<const LengthCount> lengths, size_t places) : lengths_(lengths) {
@@ -92,7 +91,7 @@ class LengthIndex {
 
   uint32_t length(size_t number) const { return lengths_[number].length; }
 
-  // The number of the longest length of at most `tokens`; how many there are if all are longer.
+  // The number of the longest kind of at most `tokens`; the number of kinds if all are longer.
   size_t UpTo(uint32_t tokens) const {
     tokens = std::min(tokens, longest());
     const uint32_t place = tokens >> shift_;

@@ -39,7 +39,7 @@ void LimitedRooms::Take(size_t bin, uint32_t item) {
 
 void LimitedRooms::Note(size_t bin) {
   const LimitedRoom& room = rooms_[bin];
-  // Where one has run out that every item needs, nothing fits any more.
+  // Every item needs tokens and sequences: if either has run out, nothing fits.
   const bool full = room.tokens() == 0 || room.sequences() == 0;
   numbers_[0] = full ? 0 : room.tokens();
   numbers_[1] = full ? 0 : room.sequences();
@@ -51,16 +51,16 @@ void LimitedRooms::Note(size_t bin) {
 
 namespace {
 
-// Bins that do not hold an item, of those which might, before the rest of a class is passed over.
+// After this many bins of a class that do not hold an item, the rest of the class is passed over.
 constexpr size_t kMostMisses = 64;
 
-// The bins that still hold something, by what they have left.
+// The bins that may still get items, by their room.
 class LimitedOpenBins {
  public:
   LimitedOpenBins(const PackItems& items, const BinLimits& limits)
       : items_(items), limits_(limits) {}
 
-  // The fullest bin that holds the item, out of the open ones; a new one if there is none.
+  // Removes the fullest open bin that holds the item and returns it; a new bin if there is none.
   uint32_t Take(uint32_t item) {
     const Levels least = LevelsOf([&](size_t load) { return items_.limited[load].values[item]; },
                                   items_.count(item));
@@ -102,14 +102,14 @@ class LimitedOpenBins {
   uint32_t size() const { return static_cast<uint32_t>(rooms_.size()); }
 
  private:
-  // Of each load, and last of sequences: bins of lower levels hold less.
+  // A level for each load and, at the end, for sequences: bins of lower levels hold less.
   using Levels = std::array<uint32_t, kMaxLoads + 1>;
   using ByTokens = std::set<std::pair<uint32_t, uint32_t>>;  // (tokens left, bin)
   using ByLevels = std::map<Levels, ByTokens>;
 
-  // Parts of a limit below this power of two are as little as nothing.
+  // Parts of a limit below this power of two count as nothing.
   static constexpr int kLeastExponent = -20;
-  // For each doubling of one load; fewer where there are more loads, or there are too many levels.
+  // Levels for each doubling of one load; with more loads fewer, or there would be too many.
   static constexpr int kLevels = 16;
 
   template <typename Amount>
@@ -125,7 +125,7 @@ class LimitedOpenBins {
       const double doublings = std::max(exponent - kLeastExponent, 0) + 2 * part - 1;
       levels[load] = 1 + static_cast<uint32_t>(doublings * kLevels / coarser);
     }
-    // Where every item is one sequence, whatever number is left is as good as another.
+    // If every item is one sequence, any number left is as good as another.
     levels.back() = items_.counts.empty() ? 1 : sequences;
     return levels;
   }
@@ -167,7 +167,7 @@ std::vector<uint32_t> Descending(std::span<const double> sizes) {
   return order;
 }
 
-// What each item takes of a bin's tokens and of its loads, in parts of 1.
+// Each item's share of a bin's tokens and of its limited loads.
 std::vector<std::vector<double>> PartsOf(const PackItems& items, const BinLimits& limits) {
   std::vector<std::vector<double>> parts(1 + items.limited.size());
   parts[0].assign(items.lengths.begin(), items.lengths.end());

@@ -1,5 +1,5 @@
-// Where loads are limited too: the room of many bins, best fit, and orders in which to fill them.
-// Whoever packs asks packer.h, which comes here for items with limited loads.
+// Packing with limited loads: the room of many bins, best fit, and orders in which to fill them.
+// Callers use packer.h, which comes here for items with limited loads.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PACKING_LIMITED_PACKERS_H_
 #define BATCHPLAN_SERVER_PLANNER_PACKING_LIMITED_PACKERS_H_
@@ -15,7 +15,7 @@
 
 namespace batchplan {
 
-// Bins with what is left of them. Views the items.
+// The rooms of bins. Views the items.
 class LimitedRooms {
  public:
   LimitedRooms(const PackItems& items, std::vector<LimitedRoom> rooms);
@@ -23,7 +23,7 @@ class LimitedRooms {
   size_t size() const { return rooms_.size(); }
   const LimitedRoom& operator[](size_t bin) const { return rooms_[bin]; }
   // The first bin from `begin` on that holds the item; the number of bins if there is none. O(log
-  // bins), and up to O(bins) more for an item whose room is in different bins.
+  // bins), and up to O(bins) more if different bins have room in different respects.
   size_t FirstThatHolds(size_t begin, uint32_t item);
   void Take(size_t bin, uint32_t item);
 
@@ -38,18 +38,17 @@ class LimitedRooms {
 };
 
 // Each item of `order` into the bin that holds it with the fewest tokens left, of equal ones the
-// lowest-numbered. Bins are kept in classes by how much of each load they can take, so that few are
-// looked at in vain; where many are, one with room may be passed over.
+// lowest-numbered. Bins are kept in classes by their room for each load, so that few are looked at
+// in vain. If many would be, a bin with room may be missed.
 Bins LimitedBestFit(std::span<const uint32_t> order, const PackItems& items,
                     const BinLimits& limits);
 
-// Orders in which first fit and best fit may need fewer bins than in that of descending length: by
-// each limited load, by the sum of what an item takes of tokens and loads, each weighed by how
-// scarce it is, and by the most that it takes of any. All descending, of equals the lower number
-// first.
+// Orders in which first fit and best fit may need fewer bins than by descending length: by each
+// limited load, by the sum of an item's tokens and loads, each weighed by its scarcity, and by
+// ByLargestPart. All descending, of equals the lower number first.
 std::vector<std::vector<uint32_t>> LimitedOrders(const PackItems& items, const BinLimits& limits);
 
-// By the most that an item takes of tokens or of a load, descending.
+// Descending by the largest part that an item has of a bin's tokens or of any of its loads.
 std::vector<uint32_t> ByLargestPart(const PackItems& items, const BinLimits& limits);
 
 }  // namespace batchplan

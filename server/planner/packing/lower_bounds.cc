@@ -12,14 +12,14 @@
 namespace batchplan {
 namespace {
 
-// Evaluations that one bound may cost, but for the least number of periods, which are always tried.
+// The most evaluations of one bound, except that kMinPeriods periods are always tried.
 constexpr size_t kMaxEvaluations = size_t{1} << 16;
 constexpr size_t kMinPeriods = 4;
 // Periods tried without a threshold; and periods tried with each of as many thresholds.
 constexpr size_t kMaxPeriods = 256;
 constexpr size_t kMaxCrossed = 16;
 
-// Lengths, longest first, with how many items and tokens there are before each.
+// Lengths, longest first, with the items and tokens before each.
 class Totals {
  public:
   explicit Totals(std::span<const LengthCount> lengths) : lengths_(lengths) {
@@ -35,7 +35,7 @@ class Totals {
   uint64_t Items(size_t first, size_t last) const { return items_[last] - items_[first]; }
 
   // The sum of the function over the items in first .. last. Between two multiples of the period it
-  // is flat and then of slope 1, so that only its corners have to be found.
+  // is flat and then of slope 1, so only its corners are needed.
   uint64_t Sum(const DualFeasible& value, size_t first, size_t last) const {
     uint64_t sum = 0;
     while (first < last) {
@@ -52,7 +52,7 @@ class Totals {
 
  private:
   // The first of first .. last that is shorter than `length`. In ever longer steps, as it is often
-  // near.
+  // close.
   size_t FirstBelow(uint64_t length, size_t first, size_t last) const {
     size_t step = 1;
     while (step < last - first && lengths_[first + step - 1].length >= length) {
@@ -106,7 +106,7 @@ std::vector<uint32_t> Sample(const std::vector<uint32_t>& values, size_t count) 
 }
 
 // The periods at which the sum over the items, as a function of the period, has its corners: the
-// lengths, which come longest first, and what they lack of the capacity. Ascending.
+// lengths, which are given longest first, and the capacity less each length. Ascending.
 std::vector<uint32_t> Periods(std::span<const LengthCount> lengths, uint32_t capacity) {
   std::vector<uint32_t> periods;
   periods.reserve(2 * lengths.size());
@@ -195,7 +195,7 @@ uint64_t Sum(std::span<const uint32_t> values) {
 
 // L2 of kinds, longest first.
 uint64_t L2(std::span<const LengthCount> lengths, uint32_t capacity) {
-  // Of the kinds before each: how many items there are, and their tokens.
+  // The items of the kinds before each, and their tokens.
   std::vector<uint64_t> count(lengths.size() + 1, 0);
   std::vector<uint64_t> sum(lengths.size() + 1, 0);
   for (size_t i = 0; i < lengths.size(); ++i) {
@@ -207,7 +207,7 @@ uint64_t L2(std::span<const LengthCount> lengths, uint32_t capacity) {
 
   uint64_t best = 0;
   size_t alone = 0;
-  // Of the items, those before `last` are of at least K; those before `alone` are above C - K.
+  // Items before `last` have at least K tokens; items before `alone` more than C - K.
   const auto try_threshold = [&](uint32_t threshold, size_t last) {
     while (alone < over_half && lengths[alone].length > capacity - threshold) ++alone;
     const uint64_t beside =
@@ -244,8 +244,8 @@ uint64_t CountBound(const PackItems& items, const BinLimits& limits) {
 
 namespace {
 
-// A limited load as lengths, which no bin has more of than `capacity` if it keeps the limit. Items
-// without any of it are left out.
+// A limited load as lengths: no bin within the limit has more than `capacity`. Items without the
+// load are left out.
 struct LoadLengths {
   std::vector<uint32_t> lengths;
   uint32_t capacity = 0;
@@ -262,7 +262,7 @@ LoadLengths LengthsOf(const PackLoad& load) {
   scaled.lengths.reserve(load.values.size());
   for (const double value : load.values) {
     if (value <= 0) continue;
-    // Rounded down: what a bin within the limit has sums up to the capacity at most.
+    // Rounded down: in a bin within the limit the sum is at most the capacity.
     const double length = whole ? value : kUnits * (value / load.most);
     const auto rounded = std::min(static_cast<uint32_t>(length), scaled.capacity);
     if (rounded > 0) scaled.lengths.push_back(rounded);

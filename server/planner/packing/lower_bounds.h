@@ -24,10 +24,10 @@ constexpr uint64_t CeilDiv(const Number& a, uint64_t b) {
   return static_cast<uint64_t>(a / b) + (a % b != 0);
 }
 
-// The best of the bounds below: valid for any packing of the items, as tight as is to be had in
-// milliseconds: by tokens, by sequences and by each limited load. The cheapest come first, and the
-// first of `enough` or more is returned: a caller that knows a packing has no use for better ones.
-// O(n) for lengths of no extraordinary range (see CountLengths).
+// The best of the bounds below, by tokens, by sequences and by each limited load, as tight as
+// milliseconds allow. The cheapest come first, and the first bound of `enough` or more is returned:
+// a caller that knows a packing has no use for better ones. O(n) for lengths of no extraordinary
+// range (see CountLengths).
 uint64_t LowerBoundBins(const PackItems& items, const BinLimits& limits,
                         uint64_t enough = std::numeric_limits<uint64_t>::max());
 
@@ -36,8 +36,8 @@ uint64_t VolumeBound(std::span<const uint32_t> lengths, uint32_t capacity);
 
 // The bound L2 of S. Martello and P. Toth, "Lower bounds and reduction procedures for the bin
 // packing problem" (1990): for each threshold K <= C/2, items above C - K stand alone, items above
-// C/2 each need a bin of their own, and what items of K .. C/2 exceed of the room beside the latter
-// needs more. At least the volume bound, at least 2/3 of the optimum. Takes as long as
+// C/2 each need a bin of their own, and items of K .. C/2 need more bins as far as they exceed the
+// room beside these. At least the volume bound, at least 2/3 of the optimum. As fast as
 // CountLengths.
 uint64_t MartelloTothL2(std::span<const uint32_t> lengths, uint32_t capacity);
 
@@ -45,11 +45,11 @@ uint64_t MartelloTothL2(std::span<const uint32_t> lengths, uint32_t capacity);
 // several sequences, also the bounds by length, with the numbers of sequences as lengths.
 uint64_t CountBound(const PackItems& items, const BinLimits& limits);
 
-// The most bins that a limited load needs for its sum. O(n).
+// The bins that the sum of a limited load needs, for the load that needs most. O(n).
 uint64_t LoadVolumeBound(std::span<const PackLoad> limited);
 
-// The best bound by limited loads alone, each taken as lengths: the values themselves where they
-// are whole numbers, else in units of a millionth of the limit, rounded so that the bound holds.
+// The best bound by one limited load, its values taken as lengths: as they are if they are whole
+// numbers, else in units of a millionth of the limit, rounded so that the bound holds.
 uint64_t LoadBound(std::span<const PackLoad> limited,
                    uint64_t enough = std::numeric_limits<uint64_t>::max());
 
@@ -76,16 +76,16 @@ class DualFeasible {
   uint64_t most_;
 };
 
-// The function with the best bound, of those whose period is a fraction of the capacity; the length
-// itself if none is better. A packing into as many bins as that bound consists of bins that are
-// filled best by its measure.
+// Of the functions whose period is a fraction of the capacity, the one with the best bound; the
+// length itself if none is better. A packing that meets this bound has bins that are full as
+// measured by the function.
 DualFeasible BestDualFeasible(std::span<const LengthCount> lengths, uint32_t capacity);
 
 // The best bound of these functions, alone and behind the thresholds of S. P. Fekete and J.
 // Schepers, "New classes of fast lower bounds for bin packing problems", Mathematical Programming
-// 91 (2001). Periods and thresholds are sampled: a small instance has all of them tried, a large
-// one so few that the bound costs little more than counting the lengths. Exact in integers. Ends
-// with the first bound of `enough` or more, for callers to whom better ones are of no use.
+// 91 (2001). A small instance has all periods and thresholds tried, a large one so few that the
+// bound costs little more than counting the lengths. Exact in integers. Ends with the first bound
+// of `enough` or more.
 //
 // `lengths`: longest first, in 1 .. capacity.
 uint64_t DualFeasibleBound(std::span<const LengthCount> lengths, uint32_t capacity,

@@ -11,9 +11,9 @@
 
 namespace batchplan {
 
-// Several numbers at each position, of which it finds the next where all are large enough: a node
-// has the largest of each number below it. Logarithmic time, unless one number is large enough at
-// some positions and another at others. `kWidth`: how many numbers, where that is known.
+// Has several numbers at each position and finds the next position where all of them are large
+// enough: a node has the largest of each number below it. Logarithmic time, unless one number is
+// large enough at some positions and another at others. `kWidth`: how many numbers, if known.
 template <typename Number, size_t kWidth = std::dynamic_extent>
 class Maxima {
  public:

@@ -61,7 +61,7 @@ class FitTree {
   FitTree(std::span<const uint32_t> ascending, const PackItems& items)
       : size_(ascending.size()),
         numbers_(2 + items.limited.size(), -std::numeric_limits<double>::infinity()),
-        // What an item needs, below 0: the less the larger.
+        // An item's needs, negated, so that a smaller need is a larger number.
         needs_(size_, numbers_) {
     const std::vector<double> removed = numbers_;
     for (size_t rank = 0; rank < size_; ++rank) {
@@ -162,9 +162,9 @@ class Leftovers {
   std::vector<uint32_t> items_;
   std::vector<uint32_t> lengths_;
   IndexSet left_;
-  // Where items are of several sequences.
+  // If items have several sequences.
   std::optional<CountTree> counts_;
-  // Where loads are limited.
+  // If loads are limited.
   std::optional<FitTree> fits_;
 };
 
@@ -172,7 +172,7 @@ class Leftovers {
 template <typename Room>
 struct LargeBins {
   std::vector<Room> rooms;
-  // What is in them, as it was placed.
+  // Their items in the order in which they were placed.
   std::vector<uint32_t> items;
   std::vector<uint32_t> bin_of;
 

@@ -18,7 +18,7 @@
 namespace batchplan {
 namespace {
 
-// Bins with what is left of them, as LimitedRooms, where no load is limited. Views the items.
+// The rooms of bins if no load is limited; otherwise see LimitedRooms. Views the items.
 class PlainRooms {
  public:
   PlainRooms(const PackItems& items, const BinLimits& limits, size_t bins)
@@ -31,7 +31,7 @@ class PlainRooms {
   void Take(size_t bin, uint32_t item) {
     const auto room = most_[bin];
     const uint32_t sequences = room[1] - items_.count(item);
-    // Sequences run out with tokens to spare: nothing fits any more, and nothing is looked for.
+    // If sequences run out with tokens to spare, nothing fits any more, and tokens count as 0.
     const uint32_t tokens = sequences == 0 ? 0 : room[0] - items_.lengths[item];
     most_.Set(bin, std::array{tokens, sequences});
   }
@@ -41,8 +41,8 @@ class PlainRooms {
   Maxima<uint32_t, 2> most_;
 };
 
-// Into these rooms, which are enough. One that nobody has opened has all its room, so that a bin is
-// opened exactly when no open one fits.
+// First fit into these rooms, which suffice. A bin that is not open has all its room, so a bin is
+// opened exactly if no open one fits.
 template <typename Rooms>
 Bins FirstFit(std::span<const uint32_t> order, Rooms rooms) {
   std::vector<uint32_t> bin_of(order.size());
@@ -67,12 +67,12 @@ Bins PackFirstFit(std::span<const uint32_t> order, const PackItems& items,
 
 namespace {
 
-// The bins that still hold something, by what they have left.
+// The bins that may still get items, by their room.
 class OpenBins {
  public:
   OpenBins(const PackItems& items, const BinLimits& limits) : items_(items), limits_(limits) {}
 
-  // The fullest bin that holds the item, out of the open ones; a new one if there is none.
+  // Removes the fullest open bin that holds the item and returns it; a new bin if there is none.
   uint32_t Take(uint32_t item) {
     BySequences::iterator best_class = open_.end();
     ByTokens::iterator best;
@@ -106,7 +106,7 @@ class OpenBins {
   using ByTokens = std::set<std::pair<uint32_t, uint32_t>>;  // (tokens left, bin)
   using BySequences = std::map<uint32_t, ByTokens>;
 
-  // Where every item is one sequence, whatever number is left is as good as another.
+  // If every item is one sequence, any number left is as good as another.
   uint32_t Class(uint32_t sequences) const { return items_.counts.empty() ? 1 : sequences; }
 
   const PackItems& items_;

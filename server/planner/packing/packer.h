@@ -1,9 +1,9 @@
 // The greedy packers: lengths and a capacity in, bins out.
 //
 // Every packer is deterministic, never overfills a bin, leaves none empty, and places every item.
-// Time O(n log n) for items of one sequence each (see each packer for others), memory O(n). Where
-// loads are limited each keeps to its rule, a bin holding an item if it does in every respect
-// (limited_packers.h); the ratios to the fewest bins are then no more.
+// Time O(n log n) for items of one sequence each (see each packer for others), memory O(n). With
+// limited loads each packer keeps to its rule, and a bin holds an item if it has room in every
+// respect (limited_packers.h); the ratios to the fewest bins are then not guaranteed.
 //
 // Searches for as few bins as there can be are in fewest_bins.h.
 
@@ -23,7 +23,7 @@ namespace batchplan {
 
 // Packs items of lengths in 1 .. limits.capacity and of at most limits.max_sequences sequences by
 // any packer but kBalanced. `seed` is used by kFirstFitShuffle only. Once a stop is requested the
-// slowest, kKarmarkarKarp (karmarkar_karp.h), ends soon, and what it returns is of no use.
+// slowest, kKarmarkarKarp (karmarkar_karp.h), ends soon with useless bins.
 Bins Pack(Packer packer, const PackItems& items, const BinLimits& limits, uint64_t seed,
           const Allowance& allowance = {});
 
@@ -33,20 +33,20 @@ Bins PackConcatenative(const PackItems& items, const BinLimits& limits);
 
 // First fit: each of the items named by `order` (all, or some), in that order, into the
 // lowest-numbered bin that still holds it. O(n log n) by a tournament tree over the bins' room; if
-// items have several sequences and these are limited, up to O(n) more for an item that finds tokens
-// and sequences in different bins. In decreasing order: at most 11/9 of the fewest bins plus 6/9
-// (Dosa 2007).
+// items have several sequences and these are limited, up to O(n) more for an item that finds room
+// for its tokens and its sequences in different bins only. In decreasing order: at most 11/9 of the
+// fewest bins plus 6/9 (Dosa 2007).
 Bins PackFirstFit(std::span<const uint32_t> order, const PackItems& items, const BinLimits& limits);
 
 // Best fit of the items named by `order`, in that order: each into the fullest bin that still holds
-// it, of equally full ones the lowest-numbered. O(n log n); if items have several sequences, times
-// the different numbers of sequences for which bins have room. In decreasing order as good as first
-// fit: at most 11/9 of the fewest bins plus 4.
+// it, of equally full ones the lowest-numbered. O(n log n), and if items have several sequences,
+// that for each different number of sequences for which bins have room. In decreasing order as good
+// as first fit: at most 11/9 of the fewest bins plus 4.
 Bins PackBestFit(std::span<const uint32_t> order, const PackItems& items, const BinLimits& limits);
 
 // PackFirstFit in decreasing order. O(n) and, for every run of alike bins that a length changes, a
-// logarithm to base 64; n words of memory beside the result, and four for each change. Where items
-// are of several sequences or have limited loads, PackFirstFit itself.
+// logarithm to base 64; n words of memory beside the result, and four for each change. If items
+// have several sequences or limited loads, it calls PackFirstFit.
 Bins PackFirstFitDecreasing(const PackItems& items, const BinLimits& limits);
 
 // First fit decreasing of items that are sorted already, one sequence each, and need at most
@@ -55,13 +55,13 @@ Bins PackFirstFitDecreasing(const DecreasingItems& items, const BinLimits& limit
                             size_t most_bins);
 
 // PackBestFit in decreasing order. O(n) and, for every run of alike bins that a length changes, the
-// logarithm of the number of runs whose room holds the same lengths; memory as above. Where items
-// are of several sequences or have limited loads, PackBestFit itself.
+// logarithm of the number of runs whose room holds the same lengths; memory as
+// PackFirstFitDecreasing. If items have several sequences or limited loads, it calls PackBestFit.
 Bins PackBestFitDecreasing(const PackItems& items, const BinLimits& limits);
 
 // Modified first fit decreasing: long items get the companions that suit them before the rest is
 // packed. D. S. Johnson and M. R. Garey, "A 71/60 theorem for bin packing", Journal of Complexity 1
-// (1985): asymptotically at most 71/60 of the fewest bins, where first fit decreasing may take
+// (1985): asymptotically at most 71/60 of the fewest bins, where first fit decreasing may need
 // 11/9. With capacity C, items are large (> C/2), medium (> C/3), small (> C/6) or tiny.
 //
 // 1. One bin per large item, longest first.

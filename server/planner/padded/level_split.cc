@@ -8,7 +8,7 @@
 namespace batchplan {
 namespace {
 
-// What finding the end of one run costs.
+// Ticks to find the end of one run.
 constexpr uint64_t kTicksARun = 10;
 
 class LevelSplitter {
@@ -24,8 +24,8 @@ class LevelSplitter {
     if (!items.loads.empty()) reach_ = ReachOfLoads(items);
   }
 
-  // The least level at which the items can be split into `runs` runs or fewer, which the limits
-  // allow at some level.
+  // The least level at which the items can be split into at most `runs` runs. REQUIRES: the limits
+  // allow that at some level.
   uint64_t LeastLevel(size_t runs, const Allowance& allowance) const {
     uint64_t low = 0;
     uint64_t high = counts_.back() * *std::ranges::max_element(costs_);
@@ -121,7 +121,7 @@ class LevelSplitter {
   const PaddedLimits& limits_;
   const uint32_t size_;
   std::vector<uint64_t> counts_;  // sequences before each position
-  std::vector<uint32_t> reach_;   // as far as limited loads allow; empty: to the end
+  std::vector<uint32_t> reach_;   // the furthest end by limited loads; empty: no limits
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A split whose cuts are moved one at a time: what slots.cc and rank_splits.cc share.
+// A split whose cuts are moved one at a time, for slots.cc and rank_splits.cc.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PADDED_MOVABLE_CUTS_H_
 #define BATCHPLAN_SERVER_PLANNER_PADDED_MOVABLE_CUTS_H_

@@ -7,10 +7,10 @@
 namespace batchplan {
 namespace {
 
-// What a shortest path costs for each item.
+// Ticks of a shortest path for each item.
 constexpr uint64_t kTicksAnItem = 60;
 
-// Whether, of splits that cost the same, the one with the fewest or with the most runs is taken.
+// Which of the splits of equal cost is preferred.
 enum class Prefer { kFewestRuns, kMostRuns };
 
 // Shortest paths over the positions 0 .. n: the edge from i to j is the run of items [i, j), its
@@ -34,11 +34,11 @@ class RunPaths {
     for (uint32_t i = 0; i < size_; ++i) reach_[i] = std::min(reach_[i], of_loads[i]);
   }
 
-  // The cuts of a shortest path. Tokens have the Monge property, runs beyond a limit counted as
-  // infinitely long: where a later start of the last run is the better one for some end, it stays
-  // so for every further end. So the starts that are still of use form a queue, each best from some
-  // end on (Z. Galil and R. Giancarlo, "Speeding up dynamic programming with applications to
-  // molecular biology", 1989).
+  // The cuts of a shortest path. Tokens have the Monge property, with runs beyond a limit counted
+  // as infinitely long: if a later start of the last run is better for some end, it is better for
+  // every further end. So the starts still of use form a queue, each best from some end on (Z.
+  // Galil and R. Giancarlo, "Speeding up dynamic programming with applications to molecular
+  // biology", 1989).
   Cuts Shortest(uint64_t price, Prefer prefer) {
     price_ = price;
     prefer_ = prefer;
@@ -114,9 +114,9 @@ class RunPaths {
   std::vector<Candidate> queue_;
 };
 
-// A path of exactly `runs` runs from two shortest ones of fewer and of more runs: somewhere a run
-// of the first encloses that run of the second which has the right number of runs behind it, and
-// by the Monge property crossing over there costs nothing.
+// A path of exactly `runs` runs from two shortest ones, of fewer and of more runs. Somewhere a run
+// of the first encloses the run of the second that has the right number of runs behind it; by the
+// Monge property crossing over there costs nothing.
 Cuts Splice(const Cuts& fewer, const Cuts& more, size_t runs) {
   const size_t shift = more.size() - 1 - runs;
   size_t run = 0;
@@ -136,7 +136,7 @@ Cuts OptimalSplit(const PaddedItems& items, const PaddedLimits& limits, size_t r
     allowance.Spend(kTicksAnItem * items.size());
     return paths.Shortest(price, Prefer::kFewestRuns);
   };
-  // The lowest price at which `runs` are enough.
+  // The lowest price at which `runs` runs suffice.
   uint64_t low = 0;
   uint64_t high = 0;
   Cuts cuts = fewest(high);

@@ -10,7 +10,7 @@
 namespace batchplan {
 namespace {
 
-// What looking at the cost of one run costs.
+// Ticks to look at the cost of one run.
 constexpr uint64_t kTicksARunCost = 2;
 
 class RankSlotImprover {
@@ -52,7 +52,7 @@ class RankSlotImprover {
 
   void UseSteps(uint64_t steps) { steps_ -= std::min(steps_, steps); }
 
-  // By how much the rank's runs are above those beside them.
+  // By how much the rank's runs exceed the costliest of their slots on other ranks.
   uint64_t Excess(const std::vector<uint64_t>& costs) const {
     uint64_t excess = 0;
     for (size_t slot = 0; slot < costs.size(); ++slot) {
@@ -86,7 +86,7 @@ class RankSlotImprover {
     return true;
   }
 
-  // One of the descending costs in `changed_` by another.
+  // Replaces one of the descending costs in `changed_`.
   void Replace(uint64_t before, uint64_t after) {
     auto from = std::lower_bound(changed_.begin(), changed_.end(), before, std::greater<>());
     const auto to = std::lower_bound(changed_.begin(), changed_.end(), after, std::greater<>());

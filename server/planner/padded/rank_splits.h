@@ -20,14 +20,14 @@ struct RankSplit {
   Cuts cuts = {0};
 };
 
-// The sum over slots of the costliest run, where slot s has the run of each rank that is the s-th
-// by descending cost: no other order of the ranks' runs has a lower one. A rank with fewer runs has
-// none in the last slots.
+// The sum over slots of the costliest run, where slot s has the s-th costliest run of each rank: no
+// other order of the ranks' runs has a lower sum. A rank with fewer runs has none in the last
+// slots.
 uint64_t LockstepCost(std::span<const RankSplit> ranks);
 
 // Moves the cuts of one rank after the other, one at a time and by strides that shrink to one item,
-// while that lowers LockstepCost; the numbers of runs stay and the limits are kept. At most `steps`
-// runs are looked at, or what the allowance affords; none once a stop is requested. O(n + steps).
+// while that lowers LockstepCost. Keeps the limits and the numbers of runs. Looks at `steps` runs
+// at most, or as many as the allowance affords; at none once a stop is requested. O(n + steps).
 void ImproveRankSlots(const PaddedLimits& limits, uint64_t steps, std::span<RankSplit> ranks,
                       const Allowance& allowance = {});
 

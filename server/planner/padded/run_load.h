@@ -1,4 +1,4 @@
-// A load that is limited, along the sorted order.
+// A limited load along the sorted order.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PADDED_RUN_LOAD_H_
 #define BATCHPLAN_SERVER_PLANNER_PADDED_RUN_LOAD_H_
@@ -10,11 +10,11 @@
 
 namespace batchplan {
 
-// How much of a load each run has, of which none may have more than `most`.
+// How much of a load each run has; no run may have more than `most`.
 class RunLoad {
  public:
-  // `values`: of the items in their order, at least 0. `most` has room for the rounding of sums,
-  // and each value is below it by that.
+  // `values` are those of the items in their order, at least 0. `most` includes slack for the
+  // rounding of sums; each value is below it by at least that slack.
   RunLoad(std::span<const double> values, double most) : most_(most) {
     sums_.reserve(values.size() + 1);
     sums_.push_back({});
@@ -29,8 +29,8 @@ class RunLoad {
   bool Allows(size_t begin, size_t end) const { return Of(begin, end) <= most_; }
 
  private:
-  // Of the items before a position, and what rounding has taken from that sum: the difference of
-  // two sums of many items is then as exact as a sum of few.
+  // The sum of the items before a position, and what rounding took from it. So the difference of
+  // two sums of many items is as exact as a sum of few.
   struct Sum {
     double sum = 0;
     double rest = 0;

@@ -10,11 +10,10 @@
 namespace batchplan {
 namespace {
 
-// What looking at the cost of one run costs.
+// Ticks to look at the cost of one run.
 constexpr uint64_t kTicksAStep = 2;
 
-// In the order of descending cost, every `ranks` runs are a slot, which lasts as long as its first
-// run.
+// By descending cost, every `ranks` runs are a slot, which runs as long as its first run.
 uint64_t SumOfSlots(std::span<const uint64_t> descending, uint32_t ranks) {
   uint64_t sum = 0;
   for (size_t run = 0; run < descending.size(); run += ranks) sum += descending[run];
@@ -86,7 +85,7 @@ class SlotImprover {
   uint64_t& steps_;
   const Allowance& allowance_;
   std::vector<uint64_t> descending_;  // costs of the runs
-  std::vector<uint64_t> changed_;     // those once the cut that is tried has moved
+  std::vector<uint64_t> changed_;     // and after the move that is tried
   uint64_t sum_;
 };
 

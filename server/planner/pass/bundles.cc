@@ -14,13 +14,13 @@
 namespace batchplan {
 namespace {
 
-// A list in the making.
+// A list that is being made.
 struct Bundle {
   std::vector<size_t> parts;
   uint64_t sequences = 0;
 };
 
-// What a part needs of whichever limit leaves it least room.
+// The largest fraction that each part needs of any limit.
 std::vector<double> RoomOfParts(const Pass& pass, const SequenceLists& parts) {
   std::vector<double> rooms;
   rooms.reserve(parts.size());
@@ -41,7 +41,7 @@ std::vector<double> RoomOfParts(const Pass& pass, const SequenceLists& parts) {
   return rooms;
 }
 
-// Bundles of `each` parts of one size, as even as may be. `order` is by room, descending.
+// Bundles of `each` parts of one size, as even as possible. `order` is by room, descending.
 std::vector<Bundle> EvenBundles(std::span<const double> rooms, std::span<const size_t> order,
                                 size_t each) {
   std::vector<Bundle> bundles((order.size() + each - 1) / each);
@@ -57,12 +57,13 @@ std::vector<Bundle> EvenBundles(std::span<const double> rooms, std::span<const s
   return bundles;
 }
 
-// Bundles of parts of several sizes: each part with the smallest that completes it, or else with
-// the smallest ones until they are a multiple together. `order` is by room, descending.
+// Bundles of parts of several sizes: each part with the smallest part that completes the multiple,
+// or else with the smallest parts until together they are a multiple. `order` is by room,
+// descending.
 std::vector<Bundle> CompletedBundles(const SequenceLists& parts, std::span<const size_t> order,
                                      uint32_t multiple) {
   std::vector<bool> taken(parts.size(), false);
-  // By what they leave of the multiple, in that order.
+  // By the remainder of their sizes, in that order.
   std::unordered_map<uint64_t, std::vector<size_t>> by_rest;
   for (const size_t part : order) by_rest[parts[part].size() % multiple].push_back(part);
   std::vector<size_t> all(order.begin(), order.end());

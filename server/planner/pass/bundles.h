@@ -1,5 +1,5 @@
-// Sequences in lists of which each has a multiple of so many, so that micro-batches made of whole
-// lists have it too.
+// Lists of sequences whose sizes are multiples of a number, so that micro-batches of whole lists
+// have such a multiple too.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PASS_BUNDLES_H_
 #define BATCHPLAN_SERVER_PLANNER_PASS_BUNDLES_H_
@@ -15,17 +15,20 @@
 
 namespace batchplan {
 
-// Puts `parts` together whole until each list has a multiple of `multiple` sequences: the fewest
-// parts that do, a part that has it by itself alone. In the order of their first members; what is
-// left at the end, if all sequences together are no multiple, is in the last list.
+// Joins whole parts into lists until each list has a multiple of `multiple` sequences, from as few
+// parts as possible: a part that has such a multiple is a list by itself. Lists stand in the order
+// of their first members. If the number of all sequences is no multiple, the last list has the
+// rest.
 //
-// In the packed layout lists are alike in the room that they need, the longest part going to the
-// list that needs least (longest processing time first with a number of parts each); in the padded
-// layout they are neighbours in the order by length.
+// In the packed layout single sequences are divided so that lists need similar room: the longest
+// first, each to the list that needs least. Other parts go, the longest first, with the smallest
+// that complete the multiple. In the padded layout the parts of a list are neighbours in the order
+// by length.
 SequenceLists Bundled(const Pass& pass, SequenceLists parts, uint32_t multiple);
 
-// InvalidArgument, beginning with `where`, if these sequences are no multiple of what the pass asks
-// of a micro-batch or, for other passes' sake, of a rank; or if an item of them is beyond a limit.
+// InvalidArgument, beginning with `where`, if the number of sequences is not divided by the
+// multiple that the pass asks of a micro-batch, or by the one that all passes together ask of a
+// rank; or if an item exceeds a limit.
 absl::Status CheckBundles(const Pass& pass, const Items& items, absl::string_view where);
 
 }  // namespace batchplan

@@ -19,19 +19,19 @@
 
 namespace batchplan {
 
-// One of the sizes that a group may have. What an item takes and costs is by item, as it is in a
-// group of that size.
+// One of the sizes that a group may have. Vectors have one entry an item, as it is in a group of
+// that size.
 struct ContextSize {
   uint32_t ranks = 1;
   // Tokens that a group's row holds.
   uint64_t capacity = 0;
-  // Aligned tokens of the item; above the capacity where it can't be in such a group.
+  // Aligned tokens; above the capacity if the item can't be in such a group.
   std::vector<uint32_t> tokens = {};
-  // What it costs each rank of the group, exchange included.
+  // The cost for each rank of the group, exchange included.
   std::vector<Cost> costs = {};
-  // Where rows are padded to one width: what tokens cost in a row of the capacity, which a group
-  // that is not empty has in place of `own_tokens`, the part of `costs` that is for the item's own
-  // tokens. 0 and empty where rows are not.
+  // If rows are padded to one width: the cost of the tokens of a row as wide as the capacity, and
+  // the part of `costs` for the item's own tokens. A group that is not empty pays whole_row in
+  // place of own_tokens. 0 and empty if rows are not padded so.
   Cost whole_row = 0;
   std::vector<Cost> own_tokens = {};
 
@@ -64,7 +64,7 @@ struct ContextProblem {
   // Whether a slot costs something besides its items.
   bool has_fixed_costs() const { return per_microbatch > 0 || sizes.front().whole_row > 0; }
   StepClock clock() const { return StepClock(synchronization, pipeline); }
-  // Groups of all slots, beyond which a plan has more empty ones than it may.
+  // The most groups of all slots; with more, a plan would have too many empty ones.
   uint64_t most_groups() const { return items() + kMaxEmptyMicrobatches; }
 };
 
@@ -77,8 +77,7 @@ struct ContextGroup {
 // The groups of each slot, whose ranks descend and add up to the pool.
 using ContextSlots = std::vector<std::vector<ContextGroup>>;
 
-// What there is to solve of a pass for these items (Pass::ItemLists); Cancelled if a stop is
-// requested.
+// The problem of a pass for these items (Pass::ItemLists); Cancelled if a stop is requested.
 absl::StatusOr<ContextProblem> ContextProblemOf(const Pass& pass, const SequenceLists& items,
                                                 const Allowance& allowance);
 

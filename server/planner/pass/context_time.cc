@@ -22,7 +22,7 @@ bool MayTake(const ContextProblem& problem, const ContextSize& size, uint32_t it
   return problem.max_sequences == 0 || SequencesOf(problem, item) <= problem.max_sequences;
 }
 
-// From this time on an item may have a size that saves this much rank-time.
+// From `time` on an item may have a size that saves this much rank-time.
 struct Fall {
   Cost time = 0;
   absl::uint128 saved = 0;
@@ -36,10 +36,10 @@ uint64_t PartOf(uint64_t whole, uint64_t ranks, uint64_t tokens, uint64_t capaci
   return absl::Uint128Low64(absl::uint128(whole) * ranks * tokens / capacity);
 }
 
-// What the tokens of all groups on one rank fill: of a slot that is this for each rank of the pool.
+// The unit of room: a full rank. A slot has this for each rank of the pool.
 constexpr uint64_t kRoomOfARank = uint64_t{1} << 30;
 
-// The least of a slot's room that an item fills; all of it where it may have no size.
+// The least part of a slot's room that an item fills; all of it if the item fits no size.
 uint64_t RoomOf(const ContextProblem& problem, uint32_t item) {
   uint64_t least = kRoomOfARank * problem.pool;
   for (const ContextSize& size : problem.sizes) {
@@ -49,7 +49,7 @@ uint64_t RoomOf(const ContextProblem& problem, uint32_t item) {
   return least;
 }
 
-// What an item needs of a slot, at least.
+// The least that an item needs of a slot.
 struct SlotNeed {
   absl::uint128 rank_time = 0;
   uint64_t room = 0;
@@ -99,7 +99,7 @@ TimedSlots TimedContextSlots(const ContextProblem& problem, const ContextSlots& 
   return timed;
 }
 
-// Slots with items that every plan has at least.
+// The fewest slots with items of any plan.
 uint64_t FewestFilledSlots(const ContextProblem& problem) {
   absl::uint128 taken = 0;
   uint64_t sequences = 0;
@@ -117,7 +117,7 @@ uint64_t FewestFilledSlots(const ContextProblem& problem) {
   return std::max<uint64_t>(fewest, 1);
 }
 
-// What the slots take besides their fixed costs, at least, and so does the costliest item.
+// The least times, without fixed costs, of all slots and of the costliest item.
 struct LeastTimes {
   Cost slots = 0;
   Cost longest = 0;
@@ -126,11 +126,11 @@ struct LeastTimes {
 // ContextBound of items that cost `cost_of(size, item)`.
 template <typename CostOf>
 LeastTimes LeastTimesOf(const ContextProblem& problem, CostOf cost_of) {
-  // The least rank-time of every item, however much time there is, and the time of its fastest
-  // size.
+  // The sum of the items' least rank-times, whatever the time; and the longest of their fastest
+  // times.
   absl::uint128 work = 0;
   Cost longest = 0;
-  // In lockstep, for what the longest slot can hold at most.
+  // In lockstep, for the most that the longest slot can hold.
   const bool lockstep = problem.synchronization == Synchronization::kLockstep;
   std::vector<SlotNeed> needs;
   absl::uint128 in_longest = 0;
@@ -164,12 +164,12 @@ LeastTimes LeastTimesOf(const ContextProblem& problem, CostOf cost_of) {
   if (lockstep) {
     in_longest += DensestWithin(needs, absl::uint128(kRoomOfARank) * problem.pool);
   }
-  // The others have the rest, at least.
+  // The other slots have at least the rest.
   const absl::uint128 rest = lockstep ? work - std::min(work, in_longest) : 0;
-  // What the pool has in the longest slot, or accumulated in the whole step, at least.
+  // The least rank-time of the pool in the longest slot, or accumulated in the whole step.
   absl::uint128 pool_time = std::max(absl::uint128(longest) * problem.pool, work - rest);
-  // Items that can't be as cheap within that time have more rank-time. It falls again as time
-  // grows.
+  // Items whose cheapest size is too slow for that time have more rank-time, which falls as the
+  // time grows.
   std::vector<Fall> falls;
   std::vector<std::pair<Cost, absl::uint128>> options;
   for (uint32_t item = 0; item < problem.items(); ++item) {
@@ -191,7 +191,7 @@ LeastTimes LeastTimesOf(const ContextProblem& problem, CostOf cost_of) {
   }
   std::sort(falls.begin(), falls.end(),
             [](const Fall& a, const Fall& b) { return a.time < b.time; });
-  // Between two times at which the work falls it is constant, so that the least time is that of the
+  // Between two times at which the work falls it is constant. So the least time is that of the
   // work, or the later of the two.
   for (size_t next = 0;;) {
     while (next < falls.size() && absl::uint128(falls[next].time) * problem.pool <= pool_time) {
@@ -231,7 +231,7 @@ Cost ContextBound(const ContextProblem& problem) {
   const uint64_t slots = problem.slots.RoundUp(filled);
   const LeastTimes whole = LeastTimesOf(
       problem, [](const ContextSize& size, uint32_t item) { return size.costs[item]; });
-  // A slot costs at least its fixed cost, and the costliest slot what the costliest item does.
+  // A slot costs at least its fixed cost, and the costliest slot at least the costliest item.
   const Cost bound = clock.Bound(whole.slots + slots * fixed, fixed, whole.longest + fixed);
   const bool lockstep = problem.synchronization == Synchronization::kLockstep;
   if (!problem.full_rows || (problem.allow_empty && !lockstep)) return bound;

@@ -10,16 +10,16 @@
 
 namespace batchplan {
 
-// The cost of the group on each of its ranks: of its items, a whole row if it has any where rows
-// are whole, and per_microbatch, which an empty group has too.
+// The cost of the group on each of its ranks: the costs of its items, whole_row if it has items and
+// rows are whole, and per_microbatch, which an empty group has too.
 Cost ContextGroupCost(const ContextProblem& problem, const ContextGroup& group);
 
-// The time that the problem's clock (step_clock.h) gives slots in this order. Any time once a stop
-// is requested.
+// The time of slots in this order by the problem's clock (step_clock.h). Any value once a stop is
+// requested.
 Cost ContextTime(const ContextProblem& problem, const ContextSlots& slots,
                  const Allowance& allowance = {});
 
-// Slots that every plan has at least: by the tokens and sequences that the groups of a slot hold.
+// The fewest slots of any plan, by the tokens and sequences that the groups of a slot hold.
 uint64_t FewestContextSlots(const ContextProblem& problem);
 
 // A step time that no slots are below.
@@ -34,24 +34,24 @@ uint64_t FewestContextSlots(const ContextProblem& problem);
 //
 // In lockstep, let x be the time of the longest slot, and T the sum of all slots' times. Every slot
 // has pool times its own time, so that pool * T >= sum of w(x). The longest slot has room for some
-// items only. Let R be the most that such items add up to in w, a fraction of an item counted too.
-// The other slots hold what is left: pool * (T - x) >= sum of w - R. So long items either make one
-// slot long, beside which the others need their time, or are on larger groups and exchange more.
+// items only. Let R be the largest sum of w of items, and of a fraction of one, that have room
+// there. The other slots hold the rest: pool * (T - x) >= sum of w - R. So long items either make
+// one slot long, in addition to the time of the others, or are on larger groups and exchange more.
 //
 // The first bound falls as x grows and the second rises. T is at least where they meet. The fixed
 // costs of the fewest slots are added. On pipelines this is the work that StepClock::Bound is asked
 // about. Items that fit no size are left out, and limits on sequences are not looked at.
 // O(n sizes log n).
 //
-// All this holds of items' whole costs, however rows are padded. Where every row is as wide as its
-// capacity (problem.full_rows), let r be the least whole_row of any size: a group with items takes
-// r and what its items add (ContextSize::Added), at least. So the same holds of what items add,
-// with r as one more fixed cost: in lockstep of every slot with items, whose groups have what their
-// items add within what the slot takes beyond r; accumulated of every slot if no group is empty, as
-// every rank then has r in each. The greater of the two bounds is given. From the second a unit is
-// taken for each sequence, since costs are rounded down one by one: of a group with n sequences,
-// whole_row and what its items add are less than n + 1 units more than its micro-batch with its
-// tail.
+// All this holds for the items' whole costs, however rows are padded. If every row is as wide as
+// its capacity (problem.full_rows), there is a second bound. Let r be the least whole_row of any
+// size: a group with items runs at least for r and what its items add (ContextSize::Added). So the
+// same argument holds for what items add, with r as one more fixed cost: in lockstep of every slot
+// with items, whose groups add theirs within the slot's time beyond r; accumulated of every slot if
+// no group is empty, as every rank then has r in each. From this bound a unit is deducted for each
+// sequence, since costs are rounded down one by one: for a group with n sequences, whole_row and
+// what its items add exceed its micro-batch with its tail by less than n + 1 units. The greater of
+// the two bounds is returned.
 Cost ContextBound(const ContextProblem& problem);
 
 }  // namespace batchplan

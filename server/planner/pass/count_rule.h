@@ -12,8 +12,8 @@
 
 namespace batchplan {
 
-// All passes together have at most one micro-batch for each sequence and pass, and this many more;
-// only empty ones come near the limit.
+// All passes together have at most one micro-batch for each sequence and pass, and this many more.
+// Only empty micro-batches come near the limit.
 inline constexpr uint64_t kMaxEmptyMicrobatches = uint64_t{1} << 18;
 
 // The constraint on the micro-batches of one rank in one mini-batch.
@@ -23,7 +23,7 @@ struct CountRule {
 
   // The least allowed count that is at least `needed`.
   uint64_t RoundUp(uint64_t needed) const;
-  // The least number that RoundUp brings to the allowed `count` or beyond.
+  // The least `needed` for which RoundUp gives at least `count`, which is an allowed count.
   uint64_t LeastThatNeeds(uint64_t count) const;
   // The greatest allowed count that is at most `available`; 0: there is none.
   uint64_t RoundDown(uint64_t available) const;
@@ -33,14 +33,14 @@ struct CountRule {
 CountRule CountRuleOf(const Topology& topology, const PipelineOptions& pipeline,
                       const PassOptions& pass);
 
-// The most that the micro-batches of a rank can wait for transfers, if each goes by itself through
-// all stages of the pipeline and back. For this many sequences in this many mini-batches, in units
-// of the cost model; 0 without a pipeline.
+// The most that a rank's micro-batches can wait for transfers: each passes alone through all stages
+// of the pipeline and back. For this many sequences in this many mini-batches, in units of the cost
+// model; 0 without a pipeline.
 double MostWaiting(const PlanOptions& options, const PassOptions& pass, uint64_t sequences,
                    uint64_t mini_batches);
 
-// InvalidArgument, beginning with `where`, if a pipeline has more micro-batches to simulate than
-// kMaxPipelineWorks allow: one for each sequence, and `empty` ones.
+// InvalidArgument, beginning with `where`, if one micro-batch for each sequence, and `empty` ones,
+// are more than kMaxPipelineWorks allow to simulate on the pipeline.
 absl::Status CheckPipelineWorks(const Topology& topology, uint64_t sequences, uint64_t empty,
                                 absl::string_view where);
 

@@ -13,8 +13,8 @@
 
 namespace batchplan {
 
-// What goes to one micro-batch whole, a sequence or a group that stays together there. Arrays of
-// one size.
+// Items: each goes to one micro-batch whole, a sequence or a group that stays together there.
+// Arrays of one size.
 struct Items {
   SequenceLists sequences = {};
   // The room that an item needs, in aligned tokens: in the packed layout the sum of its sequences,
@@ -25,8 +25,8 @@ struct Items {
   // Sequences in an item; empty: one each.
   std::vector<uint32_t> counts;
   std::vector<Cost> costs;
-  // Those loads of the pass with a limit that are not dealt. An item that runs alone has as much as
-  // there may be.
+  // The pass's loads that have a limit and are not dealt. An item that runs alone has the limit's
+  // value.
   std::vector<PackLoad> limited = {};
 
   uint32_t size() const { return static_cast<uint32_t>(lengths.size()); }
@@ -39,7 +39,8 @@ struct Items {
   }
 };
 
-// What goes to one rank whole, a sequence or a group that stays together there. Arrays of one size.
+// Units: each goes to one rank whole, a sequence or a group that stays together there. Arrays of
+// one size.
 struct Units {
   SequenceLists sequences;
   std::vector<uint32_t> counts;  // sequences in a unit
@@ -50,12 +51,12 @@ struct Units {
   uint64_t total() const { return sequences.all().size(); }
 };
 
-// What the balanced solver evens out: the load of a packed micro-batch is the sum over its items,
-// and per_microbatch.
+// What the balanced solver evens out: the loads of packed micro-batches, each the sum over its
+// items plus per_microbatch.
 struct Objective {
   std::vector<uint64_t> loads;  // of each item
   uint64_t per_microbatch = 0;
-  // Whether loads are costs as they stand.
+  // Whether loads are costs.
   bool is_cost = false;
 };
 

@@ -1,4 +1,4 @@
-// The items of a mini-batch, made once for all who work on it.
+// The items of a mini-batch, made once.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PASS_MINI_BATCH_ITEMS_H_
 #define BATCHPLAN_SERVER_PLANNER_PASS_MINI_BATCH_ITEMS_H_
@@ -12,8 +12,8 @@
 
 namespace batchplan {
 
-// Pass::ItemsOf of a mini-batch, made when they are first asked for. All passes that Pass::With
-// makes of this one have the same items. Views what it is made from. For one thread.
+// Pass::ItemsOf a mini-batch, made when first asked for. They also serve all passes that Pass::With
+// makes of this one. Views its arguments. For one thread.
 class MiniBatchItems {
  public:
   MiniBatchItems(const Pass& pass, std::span<const SequenceIndex> sequences)

@@ -1,4 +1,4 @@
-// The sequences of a mini-batch as the forest of what they share.
+// The sequences of a mini-batch as a forest of shared prefixes.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PASS_MINI_BATCH_TREE_H_
 #define BATCHPLAN_SERVER_PLANNER_PASS_MINI_BATCH_TREE_H_
@@ -14,8 +14,8 @@
 
 namespace batchplan {
 
-// Leaves are numbered in depth-first order (request/shared_prefixes.h), those that run alone, and
-// so share nothing, behind all others. O(n log n).
+// Leaves are sequences, numbered in depth-first order (request/shared_prefixes.h). Sequences that
+// run alone, and so share nothing, come last. O(n log n).
 class MiniBatchTree {
  public:
   // Without prefixes every sequence is a tree, by position in the manifest; groups that keep to one
@@ -25,10 +25,10 @@ class MiniBatchTree {
   uint32_t size() const { return static_cast<uint32_t>(leaves_.size()); }
   SequenceIndex operator[](uint32_t leaf) const { return leaves_[leaf]; }
   uint32_t length(uint32_t leaf) const { return lengths_[leaf]; }
-  // What a leaf has in common with the one before it; 0 of the first.
+  // The tokens that a leaf has in common with the one before it; 0 for the first.
   uint32_t common(uint32_t leaf) const { return common_[leaf]; }
   std::span<const uint32_t> commons() const { return common_.values(); }
-  // What leaves a < b have in common.
+  // The tokens that leaves a < b have in common.
   uint32_t Common(uint32_t a, uint32_t b) const { return common_.Of(a + 1, b); }
 
  private:
@@ -37,9 +37,9 @@ class MiniBatchTree {
   RangeMinima common_;
 };
 
-// A mini-batch in one row, or where sequences run alone in one and theirs: its tokens, and what its
-// sequences cost without exchange in the scale of pass.computation(). No plan of it has less.
-// Without prefixes the sums over its sequences, each aligned.
+// A mini-batch as if it were one row, and one for each sequence that runs alone: its tokens, and
+// its cost without exchange in the scale of pass.computation(). No plan of it has less. Without
+// prefixes these are the sums over its sequences, each aligned.
 struct UniquePart {
   uint64_t tokens = 0;
   Cost computation = 0;

@@ -21,7 +21,7 @@ size_t SizeOf(const Pass& pass, const Placement& placement, size_t m) {
   return pass.sizes_differ() ? pass.SizeOf(placement.context_sizes[m]) : 0;
 }
 
-// Gives every micro-batch the cost of the costliest in its slot.
+// Sets every micro-batch's cost to that of the costliest in its slot.
 void CostSlotsAlike(size_t slots, std::vector<Cost>& costs) {
   for (size_t slot = 0; slot < slots; ++slot) {
     Cost most = 0;
@@ -49,14 +49,14 @@ void PutInOrder(std::span<const uint32_t> position, Placement& placement) {
   placement.context_sizes = std::move(sizes);
 }
 
-// Sorts micro-batches or slots, numbers of `costs`.
+// Sorts micro-batches or slots, given as indices into `costs`.
 void SortByCost(MicrobatchOrder order, std::span<const Cost> costs, std::span<uint32_t> numbers) {
   std::stable_sort(numbers.begin(), numbers.end(),
                    [&](uint32_t a, uint32_t b) { return costs[a] > costs[b]; });
   if (order == MicrobatchOrder::kSmallAtBothEnds) PutSmallAtBothEnds(numbers);
 }
 
-// Slots of these costs in the best order found on one pipeline: number order[i] runs as number i.
+// The best order found for slots of these costs on one pipeline: number result[i] runs as number i.
 // The first `movable` may change places.
 std::vector<uint32_t> PipelineOrderOf(const Pass& pass, std::span<const double> costs,
                                       size_t movable, const Allowance& allowance) {
@@ -95,7 +95,7 @@ void SortSlots(const Pass& pass, MicrobatchOrder order, std::span<const Cost> co
   for (size_t i = 0; i < slots.size(); ++i) slots[i] = before[found[i]];
 }
 
-// The order that OrderMicrobatches gives the micro-batches of groups: number order[m] comes to
+// The order that OrderMicrobatches gives the micro-batches of groups: number result[m] goes to
 // position m.
 std::vector<uint32_t> GroupsInOrder(const Pass& pass, MicrobatchOrder order,
                                     const Placement& placement, const Allowance& allowance) {
@@ -158,7 +158,7 @@ std::vector<uint32_t> MicrobatchesInOrder(MicrobatchOrder order, const Placement
   std::iota(position.begin(), position.end(), 0u);
   if (order == MicrobatchOrder::kAsAssigned) return position;
   if (placement.whole_slots) CostSlotsAlike(placement.slots, costs);
-  // Those before a rank's empty micro-batches change places, or slots before all empty ones.
+  // Only micro-batches before a rank's empty ones change places, or slots before the empty ones.
   const auto filled_of = [&](size_t begin) {
     const std::span<const uint32_t> rank = std::span(position).subspan(begin, placement.slots);
     return std::find_if(rank.begin(), rank.end(),

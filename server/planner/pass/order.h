@@ -18,27 +18,27 @@ std::vector<Cost> MicrobatchCosts(const Pass& pass, const Placement& placement);
 // The costs of micro-batches once rows are padded; `costs` are those of MicrobatchCosts.
 std::vector<Cost> RowCosts(const Pass& pass, const Placement& placement, std::vector<Cost> costs);
 
-// The order that OrderMicrobatches gives ranks' micro-batches of these costs: number order[m] comes
-// to position m. Not of kPipeline.
+// The order that OrderMicrobatches gives the micro-batches of ranks with these costs: number
+// result[m] goes to position m. Not for kPipeline.
 std::vector<uint32_t> MicrobatchesInOrder(MicrobatchOrder order, const Placement& placement,
                                           std::vector<Cost> costs);
 
-// Reorders slots by cost: of ranks, each rank's by its micro-batches, or, where all ranks have the
-// same widths, all ranks' alike by the costliest micro-batch of each slot; of groups that differ in
-// size, whole slots by their costliest group, whose row is padded. Empty micro-batches, or slots,
-// come last.
+// Reorders slots by cost. On ranks, each rank's micro-batches are sorted by themselves; if all
+// ranks have the same widths, whole slots are sorted by their costliest micro-batch. Where groups
+// differ in size, whole slots are sorted by their costliest group, its row padded. Empty
+// micro-batches, or slots, come last.
 //
-// kAsAssigned sorts nothing. kSmallAtBothEnds is ROLL's and verl's order: of the descending order
-// the even positions, reversed, then the odd ones. kPipeline looks for the order in which the
-// pipelines are done soonest, as long as the allowance affords it: for ranks as
-// pass/rank_orders.h says, for groups one order of the slots (time/find_order.h).
+// kAsAssigned sorts nothing. kSmallAtBothEnds is ROLL's and verl's order: the even positions of the
+// descending order, reversed, then the odd ones. kPipeline looks for the order in which the
+// pipelines are done soonest, as long as the allowance affords it: for ranks by pass/rank_orders.h,
+// for groups one order of the slots (time/find_order.h).
 void OrderMicrobatches(const Pass& pass, MicrobatchOrder order, Placement& placement,
                        const Allowance& allowance = {});
 
-// The order of a solver for ranks that may choose one: every rank's costliest rows first, so that
-// the rows of a slot are as alike as can be. Changes nothing where the pass asks for an order, in
-// which micro-batches of equal cost keep their places, nor with a pipeline, whose order the solver
-// has found.
+// For solvers of ranks that may choose the order: puts every rank's costliest rows first, so that
+// the rows of a slot are as alike as can be. Changes nothing if the pass asks for an order, in
+// which micro-batches of equal cost then keep their places, nor with a pipeline, whose order the
+// solver has found.
 void PutCostliestRowsFirst(const Pass& pass, Placement& placement);
 
 }  // namespace batchplan

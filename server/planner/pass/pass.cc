@@ -13,12 +13,12 @@
 namespace batchplan {
 namespace {
 
-// The empty micro-batches whose costs have room beside those of others: no fewer than there may be.
-// Costs are rounded by it, and plans follow from that, so that it stays as it is.
+// The empty micro-batches that the scale of costs has room for: at least as many as allowed. The
+// rounding of costs depends on this number, and plans on that, so it must not change.
 constexpr uint64_t kCostedEmptyMicrobatches = uint64_t{1} << 24;
 static_assert(kMaxEmptyMicrobatches <= kCostedEmptyMicrobatches);
 
-// Of groups that all have `sharing` ranks, and whose rows are rounded up to `multiple`.
+// For groups that all have `sharing` ranks, and whose rows are rounded up to `multiple`.
 absl::StatusOr<CostFunction> MakeCostFunction(const PlanOptions& options, const PassOptions& pass,
                                               uint32_t sharing, std::span<const uint32_t> aligned,
                                               uint32_t multiple, size_t mini_batches,
@@ -28,13 +28,13 @@ absl::StatusOr<CostFunction> MakeCostFunction(const PlanOptions& options, const 
       options.allow_empty_microbatches ? sequences + kCostedEmptyMicrobatches : sequences;
   const double waiting = MostWaiting(options, pass, sequences, mini_batches);
   if (pass.layout == Layout::kPadded) {
-    // A sequence costs what its width does, at most that of the longest.
+    // A sequence costs as much as its width, which is at most the longest length.
     const std::vector<uint32_t> widest(sequences,
                                        *std::max_element(aligned.begin(), aligned.end()));
     return CostFunction::Create(options.cost_model, {.ranks = sharing, .aligned_lengths = widest},
                                 microbatches, 0, waiting, loads);
   }
-  // Rows without alignment of their sequences are rounded up.
+  // Rows of shared prefixes, whose sequences are not aligned, are rounded up.
   const uint64_t tail = pass.rows == RowPadding::kNone && multiple == 1
                             ? 0
                             : pass.max_tokens_per_microbatch * sequences;
@@ -42,8 +42,8 @@ absl::StatusOr<CostFunction> MakeCostFunction(const PlanOptions& options, const 
                               microbatches, tail, waiting, loads);
 }
 
-// The tail padding of rows on groups of these sizes, in tokens on one of the smallest that cost
-// each of its ranks no less than the padding of any groups that `sequences` sequences can fill.
+// An upper bound on the tail padding of rows, over all groups that `sequences` sequences can fill,
+// in tokens of the smallest size: they cost each rank at least as much.
 uint64_t MostTail(const PassOptions& pass, std::span<const GroupLimits> sizes, uint64_t sequences) {
   if (pass.rows == RowPadding::kNone) return 0;
   uint64_t most = 0;
@@ -174,7 +174,7 @@ void Pass::SetRows(Sharding first) {
     bin_limits_.max_sequences = options_->max_sequences_per_microbatch;
     padded_limits_.sequences = options_->max_sequences_per_microbatch;
   }
-  // Of a padded micro-batch more than half, so that nothing fits beside it.
+  // In the padded layout more than half of a micro-batch, so that nothing fits beside it.
   const uint32_t limit = AlignDown(options_->max_tokens_per_microbatch, length_multiple());
   longest_beside_ = options_->layout == Layout::kPacked ? bin_limits_.capacity : limit;
   some_run_alone_ =
@@ -194,7 +194,7 @@ std::string Pass::WhereOf(size_t k) const {
 
 uint64_t Pass::fewest_groups() const {
   if (!sizes_differ()) return ranks();
-  // The binary digits of what the largest size leaves.
+  // Plus the binary ones of what the largest size leaves.
   const uint32_t largest = ContextSizes(*topology_).back();
   return pool() / largest + std::popcount(pool() % largest);
 }

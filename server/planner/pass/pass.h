@@ -64,11 +64,11 @@ class Pass {
   const PassOptions& options() const { return *options_; }
   // How errors name the pass.
   const std::string& where() const { return where_; }
-  // The same of what is in mini-batch `k`.
+  // How errors name the pass in mini-batch `k`.
   std::string WhereOf(size_t k) const;
   const Topology& topology() const { return *topology_; }
   // Whether groups of several sizes may run beside each other (topology.dynamic_context). If not,
-  // sizes() has one entry, and of what is asked by size here there is that of number 0.
+  // sizes() has one entry, and methods with a `size` know number 0 alone.
   bool sizes_differ() const { return topology_->dynamic_context.has_value(); }
   // The sizes that groups may have, ascending, and what they hold.
   std::span<const GroupLimits> sizes() const { return sizes_; }
@@ -77,16 +77,15 @@ class Pass {
   uint32_t length_multiple() const { return sizes_.front().multiple; }
   // Ranks that each slot divides.
   uint32_t pool() const { return static_cast<uint32_t>(PoolOf(*topology_)); }
-  // Where sizes don't differ, the groups of each slot: each has micro-batches of its own, so that
-  // solvers call it a rank.
+  // If sizes don't differ, the groups of each slot. Each runs micro-batches of its own, so solvers
+  // call it a rank.
   uint32_t ranks() const { return topology_->data_parallel; }
-  // The micro-batches of a slot: where sizes differ, the fewest groups that the sizes which the
-  // topology allows can have.
+  // The micro-batches of a slot; if sizes differ, the fewest groups of the allowed sizes.
   uint64_t fewest_groups() const;
   // At least 1.
   size_t mini_batches() const { return mini_batches_; }
   bool allow_empty() const { return allow_empty_; }
-  // The most micro-batches of a mini-batch of which some are empty, on all ranks.
+  // The most micro-batches of a mini-batch, on all ranks, if some of them are empty.
   uint64_t most_with_empty() const {
     return pipeline_ == nullptr
                ? kMaxEmptyMicrobatches
@@ -96,9 +95,9 @@ class Pass {
   Effort effort() const { return effort_; }
   // Whether ranks run the same positions of their sorted orders at the same widths.
   bool same_widths() const { return same_widths_; }
-  // Of the micro-batches of a rank, or of slots.
+  // The rule for a rank's micro-batches, or for slots.
   const CountRule& counts() const { return counts_; }
-  // What of counts() the pipeline's schedule needs.
+  // The part of counts() that the pipeline's schedule asks for.
   CountRule schedule_counts() const {
     return CountRuleOf(*topology_, request_->pipeline, PassOptions());
   }
@@ -112,60 +111,61 @@ class Pass {
   const Pipeline* pipeline() const { return pipeline_.get(); }
   StepClock clock() const { return StepClock(synchronization_, pipeline()); }
   const CostModel& cost_model() const { return request_->cost_model; }
-  // Of one rank of a group of that size; all of one scale.
+  // The cost for one rank of a group of that size. All sizes have one scale.
   const CostFunction& cost(size_t size = 0) const { return costs_[size]; }
-  // For what sequences cost without exchange. Where sizes differ it is of the smallest size, in a
-  // scale of its own; else cost().
+  // The cost without exchange. If sizes differ it is that of the smallest size, in a scale of its
+  // own; else cost().
   const CostFunction& computation() const { return computation_ ? *computation_ : cost(); }
-  // Of a packed row. Where sizes differ, each has a limit of its own (GroupLimits::widest_row).
+  // The limits of a packed row. If sizes differ, each has a limit of its own
+  // (GroupLimits::widest_row).
   const BinLimits& bin_limits() const { return bin_limits_; }
-  // Of a padded micro-batch.
+  // The limits of a padded micro-batch.
   const PaddedLimits& padded_limits() const { return padded_limits_; }
   // By manifest position, as a group of that size aligns; 0 for a dropped sequence.
   std::span<const uint32_t> aligned(size_t size = 0) const { return *aligned_[size]; }
-  // The room of its micro-batch that a sequence fills, in aligned tokens: all there is where it
+  // The room that a sequence fills in its micro-batch, in aligned tokens: all of it if the sequence
   // runs alone.
   uint32_t RoomOf(SequenceIndex sequence) const {
     return RunsAlone(sequence) ? longest_beside_ : aligned()[sequence.value()];
   }
 
-  // What sequences that stand in one row share, each of which then takes its planned length as it
-  // is; null if every sequence is computed whole.
+  // The prefixes that sequences of one row share; null if every sequence is computed whole. With
+  // prefixes, single sequences are not aligned in a row.
   const SharedPrefixes* prefixes() const { return prefixes_; }
 
-  // What sequences have beside tokens, and its limits and phases.
+  // The loads of sequences beside tokens, with their limits and phases.
   const PassLoads& loads() const { return loads_; }
 
-  // The manifest's, by position.
+  // The manifest's kinds, by position.
   std::span<const uint32_t> kinds() const { return manifest_->kinds; }
-  // Whether slots may not have sequences of all kinds (options().kinds_per_slot).
+  // Whether options().kinds_per_slot keeps kinds apart.
   bool keeps_kinds() const { return keeps_kinds_; }
-  // This pass over sequences that may be in one slot, with another rule of micro-batches; without
-  // empty ones unless `may_be_empty`.
+  // This pass for sequences whose kinds may share a slot, with another rule for the number of
+  // micro-batches, none of them empty unless `may_be_empty`.
   Pass OfOneKind(bool may_be_empty, const CountRule& counts) const;
 
-  // Whether rows depend on more than the sums of their sequences' tokens and costs, so that
-  // rows/solve_rows.h makes them: prefixes, limits, phases or a multiple of sequences.
+  // Whether rows depend on more than sums of tokens and costs: on prefixes, limits on loads, phases
+  // or a multiple of sequences. rows/solve_rows.h then makes them.
   bool is_joint() const {
     return options_->layout == Layout::kPacked &&
            (prefixes_ != nullptr || !loads_.limits().empty() || !loads_.phases().empty() ||
             (row_multiple() > 1 && !is_plain_));
   }
-  // Only of such a pass: this one as if it shared nothing and had a budget of tokens alone, phases
-  // that are not dealt being part of all costs. Null if Create refuses that, as groups that stay in
-  // one micro-batch then take more.
+  // Of a joint pass, the same pass without sharing, and with a budget of tokens alone; phases that
+  // are not dealt are then part of all costs. Null if Create refuses that pass: groups that stay in
+  // one micro-batch are longer without sharing.
   const Pass* plain() const { return plain_.get(); }
-  // The same where phases cost nothing. Null if that is the same pass.
+  // plain() whose phases cost nothing. Null if it would equal plain().
   const Pass* without_phases() const { return without_phases_.get(); }
-  // plain() with any number of sequences in a micro-batch. Null if that is the same pass.
+  // plain() with any number of sequences in a micro-batch. Null if it would equal plain().
   const Pass* without_multiple() const { return without_multiple_.get(); }
-  // Whether a sequence is longer than micro-batches hold, or has more of a load, so that it runs
+  // Whether a sequence exceeds what micro-batches hold, in tokens or in a load, so that it runs
   // alone.
   bool RunsAlone(SequenceIndex sequence) const {
     return aligned()[sequence.value()] > longest_beside_ || loads_.IsAboveLimits(sequence);
   }
 
-  // The manifest's.
+  // The manifest's groups, by position.
   std::span<const uint32_t> group_ids() const { return manifest_->group_ids; }
   // By manifest position, the ranks that the manifest gives; empty: the planner decides.
   std::span<const uint32_t> given_ranks() const { return manifest_->ranks; }
@@ -173,8 +173,8 @@ class Pass {
   // Whether groups go to one rank, and to one micro-batch, as a whole.
   bool groups_keep_rank() const { return groups_keep_rank_; }
   bool groups_keep_microbatch() const { return groups_keep_microbatch_; }
-  // What divides the sequences of each micro-batch, and those of each rank in a mini-batch, as
-  // several passes may ask for it.
+  // The divisor of the number of sequences in each micro-batch, and of that on each rank in a
+  // mini-batch, which all passes determine together.
   uint32_t row_multiple() const { return options_->sequence_count_multiple; }
   uint32_t rank_multiple() const { return rank_multiple_; }
   // This pass with any number of sequences in a micro-batch.
@@ -184,7 +184,7 @@ class Pass {
   bool units_are_lists_of_items() const {
     return (groups_keep_rank_ && !groups_keep_microbatch_) || rank_multiple_ != row_multiple();
   }
-  // Whether packed bins may go to ranks whole, whatever is in them.
+  // Whether packed bins may go to any rank, whatever is in them.
   bool may_deal_bins() const;
 
   // `sequences` as what goes to one micro-batch whole, in the order of their first members.
@@ -194,17 +194,16 @@ class Pass {
   Units UnitsOf(std::span<const SequenceIndex> sequences) const;
   // The lists of sequences that make units.
   SequenceLists UnitLists(std::span<const SequenceIndex> sequences) const;
-  // Each list as one item, whatever the groups. The costs are true of any list, the lengths of one
-  // that is together in a micro-batch.
+  // Each list as one item, whatever the groups. Costs are right for any list, lengths for one that
+  // is in one micro-batch.
   Items ItemsFrom(SequenceLists lists) const;
-  // Cost, or tokens where the pass is balanced on these and there is no pipeline. Costs are those
-  // beside whole rows.
+  // Costs beside whole rows, or tokens if the pass is balanced on tokens and has no pipeline.
   Objective ObjectiveOf(const Items& items) const;
 
-  // Where rows are as wide as the longest or as their capacity, what tokens cost by themselves is
-  // the same for every row of a size: CostOfWholeRow of the capacity, at most. Only attention,
-  // exchange and the fixed costs of sequences are left to even out: of an item all but
-  // CostOfTokens. Rows padded to buckets count as unpadded ones, of which both are 0.
+  // If rows are as wide as the longest or as their capacity, the linear cost of tokens is the same
+  // for every row of a size: at most CostOfWholeRow of the capacity. Solvers then even out only
+  // attention, exchange and the fixed costs of sequences: the cost of an item less CostOfTokens.
+  // Rows padded to buckets count as unpadded; for these both are 0.
   bool rows_are_whole() const {
     return options_->rows == RowPadding::kLongest || options_->rows == RowPadding::kCapacity;
   }
@@ -215,10 +214,10 @@ class Pass {
     return rows_are_whole() ? std::min(cost(size).OfTail(tokens), cost_of_all) : 0;
   }
 
-  // The widths of one mini-batch's micro-batches once rows are padded as the pass asks: packed rows
-  // within what their group holds are widened; wider ones, which hold a sequence alone, empty ones
-  // and padded micro-batches stay. `context_sizes` are the ranks of the groups, as Placement has
-  // them: rows are as wide as the longest of their size.
+  // The widths of one mini-batch's micro-batches with rows padded as the pass asks. Packed rows
+  // within their group's capacity are widened. Wider rows, which hold a sequence alone, empty ones
+  // and padded micro-batches stay as they are. `context_sizes` is as in Placement: of rows as wide
+  // as the longest, each goes by the longest of its size.
   std::vector<uint32_t> RowWidths(std::vector<uint32_t> widths,
                                   std::span<const uint32_t> context_sizes) const;
   // The tokens of a packed row of these sequences, without its tail. Where sequences share, they
@@ -239,9 +238,9 @@ class Pass {
   // This pass without limits, its phases part of all costs or of none.
   Pass Plain(bool with_phases) const;
   absl::Status SetCosts(const PlanOptions& options);
-  // For ranks that the sharding `first`, of the request's first pass, gives their sequences.
+  // `first`: the sharding of the request's first pass, which gives ranks their sequences.
   void SetRows(Sharding first);
-  // InvalidArgument as by Create, once all else is set.
+  // The InvalidArgument errors of Create that need all else to be set.
   absl::Status Check() const;
 
   const Manifest* manifest_;
@@ -272,7 +271,7 @@ class Pass {
   std::shared_ptr<const Pipeline> pipeline_;
   BinLimits bin_limits_;
   PaddedLimits padded_limits_;
-  // Aligned sequences that are longer run alone.
+  // Sequences whose aligned length is above it run alone.
   uint32_t longest_beside_ = 0;
   bool some_run_alone_ = false;
   bool same_widths_ = false;

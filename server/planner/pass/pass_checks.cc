@@ -14,7 +14,7 @@
 namespace batchplan {
 namespace {
 
-// Ranks times slots that are walked through, again and again, where slots may be empty.
+// The most ranks times slots if slots may be empty: they are walked through again and again.
 constexpr uint64_t kMaxRankSlots = uint64_t{1} << 24;
 
 absl::Status CheckEmptyOfRanks(const Pass& pass) {
@@ -48,7 +48,7 @@ absl::Status CheckEmptyOfPool(const Pass& pass) {
       ", the limit where allow_empty_microbatches is set"));
 }
 
-// Where sequences share: what a group takes is its tree.
+// CheckGroupsFit with shared prefixes: a group needs the tokens of its tree.
 absl::Status CheckTreesFit(const Manifest& manifest, const Pass& pass) {
   std::vector<SequenceIndex> planned;
   for (uint32_t i = 0; i < pass.aligned().size(); ++i) {
@@ -109,7 +109,7 @@ absl::Status CheckGroupsFitRanks(const Manifest& manifest, const Pass& pass) {
   return absl::OkStatus();
 }
 
-// In limited loads, of which dealt ones are no matter of the groups.
+// Checks limited loads, except dealt ones, which don't depend on groups.
 absl::Status CheckLoadsOfGroupsFit(const Manifest& manifest, const Pass& pass) {
   const Groups& groups = pass.groups();
   std::vector<double> sums;
@@ -123,7 +123,7 @@ absl::Status CheckLoadsOfGroupsFit(const Manifest& manifest, const Pass& pass) {
       if (pass.aligned()[sequence] == 0) continue;
       const size_t group = groups[SequenceIndex(sequence)];
       sums[group] += pass.loads().given().Of(limit.load, SequenceIndex(sequence));
-      // One by itself may run alone.
+      // A single sequence may run alone.
       if (++counts[group] > 1 && sums[group] > limit.most) {
         return absl::InvalidArgumentError(absl::StrCat(
             "mini_batches.groups is GROUP_POLICY_SAME_MICROBATCH, but group ",

@@ -16,16 +16,16 @@ namespace batchplan {
 // sequence within the token budget.
 absl::Status CheckBucketsFit(const Pass& pass);
 
-// InvalidArgument, naming a group of sequences, if they have to share a micro-batch and are too
-// many or too long for one.
+// InvalidArgument, naming the group, if a group of sequences has to share a micro-batch and has too
+// many or too long sequences for one.
 absl::Status CheckGroupsFit(const Manifest& manifest, const Pass& pass);
 
 // How many empty micro-batches the pass's minimum and multiple may need, over all ranks and
 // mini-batches; 0 where none may be empty. InvalidArgument, naming the limit, if that is too many.
 absl::StatusOr<uint64_t> EmptyMicrobatchesAskedFor(const Pass& pass);
 
-// InvalidArgument, naming the group, if one that stays in one micro-batch has several kinds where
-// all of a slot are of one.
+// InvalidArgument, naming the group, if a group that stays in one micro-batch has several kinds,
+// but slots may have only one.
 absl::Status CheckKindsOfGroups(const Manifest& manifest, const Pass& pass);
 
 }  // namespace batchplan

@@ -52,7 +52,7 @@ std::vector<PackLoad> PassLoads::LimitedOf(
     PackLoad& load = limited.emplace_back();
     load.most = limit.most;
     load.values.reserve(lists.size());
-    // So that an item that fills its micro-batch fits there, however sums are rounded.
+    // Without the slack, so that the item fits an empty micro-batch, however sums are rounded.
     const double whole = limit.most / kLimitSlack;
     for (size_t item = 0; item < lists.size(); ++item) {
       double sum = 0;

@@ -1,5 +1,4 @@
-// The loads of a pass: which of them micro-batches may not exceed, which are computed in phases of
-// their own, and what they cost each sequence.
+// The loads of a pass: their limits, their phases, and their costs by sequence.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PASS_PASS_LOADS_H_
 #define BATCHPLAN_SERVER_PLANNER_PASS_PASS_LOADS_H_
@@ -19,17 +18,17 @@
 
 namespace batchplan {
 
-// A load that micro-batches may not exceed.
+// The limit of micro-batches on a load.
 struct LoadBudget {
   size_t load = 0;
-  // With room for the rounding of sums.
+  // Includes slack for the rounding of sums.
   double most = 0;
-  // Of what each rank has of a slot's items, dealt.
+  // Whether the limit is one on each rank's part of a slot's dealt items.
   bool dealt = false;
 };
 
-// A load that is computed in a phase of its own, before the rest of its micro-batch, and for which
-// ranks wait: in lockstep, or because it is dealt.
+// A load that is computed in a phase of its own, before the rest of its micro-batch, and after
+// which ranks wait for each other: in lockstep, or because it is dealt.
 struct LoadPhase {
   size_t load = 0;
   // In units of the cost model, on each rank of a micro-batch.
@@ -40,7 +39,7 @@ struct LoadPhase {
 // Views the manifest's loads.
 class PassLoads {
  public:
-  // Of a pass of the request, in which `sequences` sequences are planned. They cost nothing until
+  // The loads of a pass in which `sequences` sequences are planned. They cost nothing until
   // SetCosts.
   PassLoads(const PlanOptions& request, const PassOptions& pass, const Loads& given,
             size_t sequences);
@@ -57,23 +56,23 @@ class PassLoads {
     return above_limits_ != nullptr && (*above_limits_)[sequence.value()];
   }
   bool some_are_above_limits() const { return above_limits_ != nullptr; }
-  // What items of these sequences have of the loads with a limit that are not dealt. Sequences that
-  // run alone have as much as there may be.
+  // The loads that have a limit and are not dealt, with the value of each list as one item.
+  // Sequences that run alone have the limit's value.
   std::vector<PackLoad> LimitedOf(const SequenceLists& lists,
                                   absl::FunctionRef<bool(SequenceIndex)> runs_alone) const;
 
-  // What all loads of all sequences cost, in units of the cost model.
+  // The cost of all loads of all sequences, in units of the cost model.
   double Units() const;
-  // Costs are from now on in the scale of `cost`.
+  // From now on loads have costs, in the scale of `cost`.
   void SetCosts(const CostFunction& cost);
-  // What a sequence costs for its loads that are part of its micro-batch's cost, as they have no
-  // phase, or as phases add up.
+  // The cost of a sequence's loads that are part of its micro-batch's cost: those without a phase,
+  // or all if phases add up.
   Cost InMicrobatch(SequenceIndex sequence) const { return At(in_microbatch_, sequence); }
-  // What all its loads cost, wherever they are computed.
+  // The cost of all its loads, wherever they are computed.
   Cost OfAll(SequenceIndex sequence) const { return At(all_, sequence); }
 
-  // These loads without limits. Phases that are not dealt are part of the cost of micro-batches, in
-  // the scale of `cost`, or cost nothing, unless `with_phases`.
+  // These loads without limits. If `with_phases`, phases that are not dealt are part of the cost of
+  // micro-batches, in the scale of `cost`; if not, they cost nothing.
   PassLoads Plain(bool with_phases, const CostFunction& cost) const;
 
  private:
@@ -92,7 +91,8 @@ class PassLoads {
     return costs == nullptr ? 0 : (*costs)[sequence.value()];
   }
   void FindAboveLimits();
-  // Of loads without a phase, and of those with one, dealt or not, where that is asked.
+  // The costs of loads without a phase; if `phases`, also of those with a phase, and if `dealt`, of
+  // dealt ones.
   Costs CostsOf(bool phases, bool dealt, const CostFunction& cost) const;
 
   const Loads* given_;

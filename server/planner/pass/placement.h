@@ -17,7 +17,8 @@
 
 namespace batchplan {
 
-// What the search for a placement has proven of every placement of its sequences; 0 if nothing.
+// Bounds that the search for a placement has proven for every placement of its sequences; 0 if
+// none.
 struct Proven {
   // The fewest micro-batches, on all ranks together.
   uint64_t microbatches = 0;
@@ -37,11 +38,11 @@ struct Placement {
   std::vector<uint32_t> context_sizes;
   uint32_t slots = 0;
   Proven proven;
-  // Whether slots change places whole, on all ranks alike: as these have the same widths, or as the
-  // step depends on which micro-batches meet. Where sizes differ, false.
+  // Whether slots can only change places whole, on all ranks alike: because ranks have the same
+  // widths, or because the step depends on which micro-batches share a slot. False if sizes differ.
   bool whole_slots = false;
-  // What it was made by (decision.h, or a preset's name), and which numbers of slots were tried in
-  // its place as well.
+  // The method that made it (decision.h, or a preset's name), and the numbers of slots tried
+  // besides.
   absl::string_view method = kBalancedMethod;
   TriedSlots tried = {};
 
@@ -56,7 +57,7 @@ class PlacementSink {
   // `pass` is the pass's number. The mini-batches of a pass come in their order; a pass that
   // ignores mini-batches has number 0 alone.
   virtual void Add(size_t pass, size_t mini_batch, Placement placement) = 0;
-  // Forgets all placements so far; others come instead.
+  // Forgets all placements so far; others will come instead.
   virtual void Clear() = 0;
 };
 
@@ -71,8 +72,8 @@ struct MiniBatchPlacement {
   const Placement& lead() const { return passes.front(); }
 };
 
-// Where sequences share, brings the micro-batches into depth-first order, in which their rows are
-// laid, and gives them the widths of these rows.
+// If sequences share prefixes, brings each micro-batch into depth-first order, in which its row is
+// laid, and sets its width to that of the row.
 void LayRows(const Pass& pass, Placement& placement);
 
 // The sequences of each rank where list l goes to rank rank_of[l], in the order of the lists.
@@ -84,7 +85,7 @@ SequenceLists GivenShares(const Pass& pass, std::span<const SequenceIndex> seque
 
 // The leading pass's placement of bins of items: slot s of rank r is bin bin_at[r * slots + s], or
 // empty where there is no such bin. Its width is the sum of its items' widths, in the padded layout
-// the largest, and where sequences share that of LayRows.
+// the largest of them, and with shared prefixes as in LayRows.
 MiniBatchPlacement PlacementOf(const Pass& pass, const Items& items, const Bins& bins,
                                std::span<const uint32_t> bin_at);
 

@@ -9,7 +9,7 @@
 namespace batchplan {
 namespace {
 
-// kMostWorksToImprove, of all mini-batches together.
+// kMostWorksToImprove for all mini-batches together.
 constexpr uint64_t kMostWorksOfAll = 20'000'000;
 
 }  // namespace
@@ -82,7 +82,7 @@ RankOrders::Lanes RankOrders::LanesOf(std::vector<uint32_t> at, const std::vecto
 void RankOrders::Improve(uint64_t simulations) {
   std::minstd_rand random;
   while (simulations > 0 && !allowance_.stop_requested()) {
-    // Of the other ranks the slowest.
+    // The slowest of the other ranks.
     size_t next = 0;
     double enough = 0;
     for (size_t i = 0; i < best_.lanes.size(); ++i) {

@@ -1,4 +1,4 @@
-// The orders in which the pipelines of a placement's ranks are done soonest.
+// Orders of micro-batches in which the pipelines of a placement's ranks are done soonest.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PASS_RANK_ORDERS_H_
 #define BATCHPLAN_SERVER_PLANNER_PASS_RANK_ORDERS_H_
@@ -14,22 +14,22 @@
 
 namespace batchplan {
 
-// One order for each rank. If ranks wait for each other at every slot or share its width, one order
-// for all, of slots that cost what their costliest micro-batch does. In lockstep without shared
-// widths, slots are then formed of the micro-batches as they stand or of each rank's sorted ones,
-// whichever is done sooner. Empty micro-batches stay last.
+// One order for each rank; if ranks wait for each other at every slot or share its width, one order
+// for all, of slots at the cost of their costliest micro-batch. In lockstep without shared widths,
+// slots are formed of the micro-batches as they stand, or of each rank's sorted ones, whichever is
+// done sooner. Empty micro-batches stay last.
 //
 //   const RankOrders orders(pass, placement, allowance);
 //   const std::vector<uint32_t> positions = orders.Positions();
 class RankOrders {
  public:
-  // For a pass with a pipeline; views the placement. Takes the best of a few orders (find_order.h),
-  // those of MicrobatchOrder among them: sorted by cost before rows are padded, compared by cost
-  // after. Then improves the order of the slowest rank, by as many simulations as the effort and
-  // the work of each allow. All simulations are spent. A placement has the same orders wherever it
-  // is compared, as long as the allowance and its reserve afford the simulations. If they don't,
-  // micro-batches stay as they stand, which is simulated once. Once a stop is requested, any
-  // orders.
+  // For a pass with a pipeline; views the placement. Chooses the best of a few orders
+  // (find_order.h), those of MicrobatchOrder among them: sorted by cost before rows are padded,
+  // compared by cost after. Then improves the order of the slowest rank, with as many simulations
+  // as the effort and their work allow. Spends all simulations. A placement gets the same orders
+  // wherever it is compared, as long as the allowance and its reserve afford the simulations. If
+  // they don't, micro-batches stay as they stand, which is simulated once. Any orders once a stop
+  // is requested.
   RankOrders(const Pass& pass, const Placement& placement, const Allowance& allowance);
 
   // The makespan of the slowest rank; of the slots' maxima if one order is for all ranks.

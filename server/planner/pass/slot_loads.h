@@ -1,5 +1,5 @@
-// The loads of the micro-batches of a slot: whether they are within limits, what their phases cost,
-// and which rank computes an item that is dealt.
+// The loads of a slot's micro-batches: whether they are within limits, the cost of their phases,
+// and which rank computes a dealt item.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PASS_SLOT_LOADS_H_
 #define BATCHPLAN_SERVER_PLANNER_PASS_SLOT_LOADS_H_
@@ -29,16 +29,17 @@ struct DealtItems {
 DealtItems DealItems(const Loads& loads, size_t load, std::span<const SequenceIndex> sequences,
                      uint32_t ranks);
 
-// Micro-batches as a Placement has them: slot s of rank r is list r * slots + s. The sequences of a
-// slot on all ranks.
+// The sequences of a slot on all ranks. Micro-batches are as in Placement: slot s of rank r is list
+// r * slots + s.
 std::vector<SequenceIndex> SequencesOfSlot(const SequenceLists& microbatches, size_t slots,
                                            size_t slot);
 
-// Whether all of the pass's limits on loads hold, and its multiple of sequences.
+// Whether the pass's limits on loads and its multiple of sequences hold.
 bool KeepsLimits(const Pass& pass, const SequenceLists& microbatches, size_t slots);
 
-// What each phase costs micro-batches, in the order of pass.loads().phases(), each parallel to
-// `microbatches`: of a dealt load what the slot's rank with most takes, the same on all ranks.
+// The cost of each phase in each micro-batch, in the order of pass.loads().phases(), each list
+// parallel to `microbatches`. For a dealt load it is that of the slot's rank with most, the same on
+// all ranks.
 std::vector<std::vector<Cost>> PhaseCosts(const Pass& pass, const SequenceLists& microbatches,
                                           size_t slots);
 

@@ -1,4 +1,4 @@
-// Which leaves in depth-first order share more with each other than with those around them.
+// Runs of leaves, in depth-first order, that share more with each other than with their neighbours.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PASS_SUBTREES_H_
 #define BATCHPLAN_SERVER_PLANNER_PASS_SUBTREES_H_
@@ -10,8 +10,8 @@
 
 namespace batchplan {
 
-// The inner nodes of a compressed tree, from what each leaf has in common with the one before it
-// (T. Kasai et al., "Linear-time longest-common-prefix computation in suffix arrays and its
+// The inner nodes of a compressed tree, found from what each leaf has in common with the one before
+// it (T. Kasai et al., "Linear-time longest-common-prefix computation in suffix arrays and its
 // applications", 2001). Node 0 has all leaves and depth 0. Leaves of a node that are in none of its
 // children hang on it directly.
 class Subtrees {
@@ -22,7 +22,7 @@ class Subtrees {
     // Leaves begin .. end - 1.
     uint32_t begin = 0;
     uint32_t end = 0;
-    // The tokens that all of them have in common.
+    // The tokens that all these leaves have in common.
     uint32_t depth = 0;
     uint32_t parent = kNone;
     // Children from left to right.
@@ -31,7 +31,7 @@ class Subtrees {
     uint32_t next_sibling = kNone;
   };
 
-  // common[i] is of leaves i - 1 and i; common[0] is not read. O(n).
+  // common[i]: the tokens that leaves i - 1 and i have in common; common[0] is not read. O(n).
   explicit Subtrees(std::span<const uint32_t> common);
 
   uint32_t size() const { return static_cast<uint32_t>(nodes_.size()); }

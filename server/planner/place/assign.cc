@@ -45,7 +45,8 @@ class Assigner {
   }
 
  private:
-  // Hands a mini-batch's placements to the sink and keeps what the passes over all of them need.
+  // Hands a mini-batch's placements to the sink and keeps the shares that passes over all
+  // mini-batches need.
   absl::Status Add(size_t k, MiniBatchPlacement placed) {
     for (const Placement& placement : placed.passes) total_.Add(placement);
     if (absl::Status status = passes_.CheckTotal(total_); !status.ok()) return status;
@@ -68,7 +69,7 @@ class Assigner {
     total_ = {};
   }
 
-  // The passes that ignore mini-batches, over the shares of all of them.
+  // Fills the passes that ignore mini-batches, with the shares of all mini-batches.
   absl::StatusOr<std::vector<Placement>> FillOverAll(
       PackingWork work = PackingWork::kAsAsked) const {
     std::vector<Placement> placements;
@@ -103,9 +104,9 @@ class Assigner {
     return placements;
   }
 
-  // Other shares for all mini-batches, since a pass over all of them refused those for `reason`.
-  // InvalidArgument, `reason` or why a pass is impossible, if none are found; Cancelled if a stop
-  // is requested.
+  // Finds other shares for all mini-batches, since a pass over all of them refused the present ones
+  // for `reason`. InvalidArgument, `reason` or why a pass is impossible, if none are found;
+  // Cancelled if a stop is requested.
   absl::StatusOr<std::vector<Placement>> PlaceAllAnew(const absl::Status& reason) {
     // Here the request names the rank of each sequence.
     if (!first_.given_ranks().empty() || first_.options().sharding == Sharding::kStrideSorted) {
@@ -173,9 +174,9 @@ class Assigner {
   PlacementSink& sink_;
   const std::vector<size_t> twins_over_all_;
   const MiniBatchPlacer placer_;
-  // Of what was handed on, which is all within mini-batches.
+  // The total of what was handed on, all of it within mini-batches.
   PlacedTotal total_;
-  // If there are passes over all mini-batches: as list k * ranks + r the share of rank r of
+  // If there are passes over all mini-batches: list k * ranks + r is the share of rank r in
   // mini-batch k.
   SequenceLists shares_;
 };

@@ -16,7 +16,7 @@
 //   bounds.h: the shortest a step can be.
 //   fill_bins.h: items into a number of bins. conflicts.h: the refusals of all of them.
 //
-// place_slots.h is the same for groups of ranks that differ in size.
+// place_slots.h does this for groups of ranks that differ in size.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PLACE_ASSIGN_H_
 #define BATCHPLAN_SERVER_PLANNER_PLACE_ASSIGN_H_
@@ -31,19 +31,19 @@
 namespace batchplan {
 
 // Gives every sequence a rank, the same in all passes, and every pass its micro-batches: one
-// Placement a mini-batch for each pass, or a single one where the pass ignores mini-batches.
+// Placement a mini-batch for each pass, or a single one if the pass ignores mini-batches.
 //
-// The manifest's ranks are kept, if it has any: then only micro-batches are looked for. Otherwise
-// the first pass's sharding decides on the ranks. Where that leaves some pass without a legal
-// number of micro-batches, others are tried: the bins of a packed mini-batch dealt, equally many
-// sequences on each rank, and at last, for a few sequences, every division there is. A sharding
-// that names the rank of each sequence (STRIDE_SORTED), or their order (CONTIGUOUS), is kept.
+// If the manifest gives ranks, they are kept and only micro-batches are looked for. Otherwise the
+// first pass's sharding decides on the ranks. If that leaves a pass without a legal number of
+// micro-batches, other divisions are tried: the bins of a packed mini-batch dealt, equally many
+// sequences on each rank, and at last, for a few sequences, every division. A sharding that names
+// the rank of each sequence (STRIDE_SORTED), or their order (CONTIGUOUS), is kept.
 //
-// Mini-batches and passes divide the allowance; what one of them leaves is for those that follow.
-// Passes after the first that are filled alike are worked out once.
+// Mini-batches and passes divide the allowance; what one leaves is for the next. Later passes that
+// are filled alike are worked out once.
 //
 // InvalidArgument, naming pass, mini-batch and the limits in conflict, if nothing legal is found;
-// Cancelled if a stop is requested. What the sink has then is of no use.
+// Cancelled if a stop is requested. The sink's content is then useless.
 absl::Status AssignAll(const BatchPasses& passes, uint64_t seed, const Allowance& allowance,
                        PlacementSink& sink);
 

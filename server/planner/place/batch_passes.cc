@@ -8,8 +8,8 @@
 namespace batchplan {
 namespace {
 
-// Whether two passes ask for the same micro-batches once it is known where their sequences run,
-// which is all that sharding and equal counts decide on.
+// Whether two passes ask for the same micro-batches once the ranks of their sequences are known,
+// which is all that sharding and equal counts decide.
 bool IsFilledAlike(PassOptions a, const PassOptions& b) {
   a.name = b.name;
   a.preset = b.preset;

@@ -27,7 +27,7 @@ struct PlacedTotal {
   }
 };
 
-// Views what it is made from.
+// Views its arguments.
 class BatchPasses {
  public:
   // `passes`, one at least, are those of the request, in its order.
@@ -41,8 +41,7 @@ class BatchPasses {
   std::span<const Pass* const> within() const { return within_; }
   // The other passes. Each goes over all mini-batches at once.
   std::span<const Pass* const> over_all() const { return over_all_; }
-  // The first of within(). It is placed first, and the other passes keep its sequences where they
-  // are.
+  // The first of within(). It is placed first, and the other passes keep sequences on its ranks.
   const Pass& lead() const { return *within_.front(); }
 
   // How many mini-batches within() has, and number k of them.
@@ -57,8 +56,7 @@ class BatchPasses {
   // InvalidArgument, naming the limit, if the empty micro-batches of all passes and mini-batches
   // are too many, or if their pipelines are too much to simulate.
   absl::Status CheckTotal(const PlacedTotal& total) const;
-  // InvalidArgument like CheckTotal if that is so whatever is placed, because the passes' minimums
-  // and multiples ask for that many micro-batches.
+  // CheckTotal of the fewest micro-batches that the passes' minimums and multiples ask for.
   absl::Status CheckFewest() const;
 
  private:
@@ -69,9 +67,9 @@ class BatchPasses {
   bool is_whole_;
 };
 
-// By number in `passes`, the number of the earliest pass that is filled alike, so that its
-// placement is right for both and is found once. Passes before number `first` are nobody's twins. A
-// pass without a twin before it has its own number.
+// For each of `passes`, the number of its twin: the earliest pass that is filled alike, so that one
+// placement is right for both. Passes before number `first` are nobody's twins. A pass without an
+// earlier twin has its own number.
 std::vector<size_t> TwinsOf(std::span<const Pass* const> passes, size_t first);
 
 }  // namespace batchplan

@@ -84,7 +84,7 @@ class SharesFiller {
  private:
   bool Ended() const { return allowance_.spent() || allowance_.stop_requested(); }
 
-  // Where the time can't be afforded, the first placement stays the best.
+  // If the time can't be afforded, the first placement stays the best.
   TimedPlacement Timed(Placement placement) {
     Cost time = kNoStepTimeLimit;
     if (AffordsStepTime(pass_, placement, allowance_)) {
@@ -117,8 +117,8 @@ class SharesFiller {
     return PlacementOfRanks(pass_, item_views_, views, slots);
   }
 
-  // The micro-batches of all ranks together, in more slots than FillRanks has made them for. For
-  // pipelines it has made the number that is best.
+  // Makes the micro-batches of all ranks together, with more slots than FillRanks. On pipelines
+  // FillRanks has found the best number.
   void BalanceMoreSlots() {
     if (!lockstep_ || pass_.pipeline() != nullptr) return;
     TakeItems();
@@ -156,7 +156,7 @@ class SharesFiller {
     const bool tokens = pass_.options().balance_on == BalanceOn::kTokens;
     for (const Items& items : items_) {
       const SortedItems& sorted = sorted_.emplace_back(items);
-      // FillRanks has found bins of groups that are no runs.
+      // FillRanks has found bins of groups that are not runs.
       if (DraftPadded(pass_, sorted) > std::max<uint64_t>(slots_, 1)) return;
       std::vector<uint64_t>& costs = costs_.emplace_back();
       for (size_t position = 0; position < sorted.size(); ++position) {
@@ -165,7 +165,7 @@ class SharesFiller {
       }
     }
     if (std::optional<TimedPlacement> found = SplitInto(slots_)) Take(std::move(found->placement));
-    // Where one slot more does not make the step shorter, two often do.
+    // If one slot more does not shorten the step, two often do.
     for (const uint64_t slots : MoreSlots()) {
       if (Ended()) return;
       std::optional<TimedPlacement> found = SplitInto(slots);
@@ -255,22 +255,22 @@ class SharesFiller {
   const Allowance& allowance_;
   const bool padded_;
   const bool lockstep_;
-  // Of each rank; in the padded layout also sorted, with the cost of a sequence at each place.
+  // By rank; in the padded layout also sorted, with the cost of a sequence at each place.
   std::vector<Items> items_;
   std::vector<const Items*> item_views_;
   std::vector<SortedItems> sorted_;
   std::vector<std::vector<uint64_t>> costs_;
-  // What FillRanks came to.
+  // The result of FillRanks.
   uint64_t slots_ = 0;
   size_t most_empty_ = 0;
-  // Beyond it more micro-batches would be empty.
+  // With more slots, more micro-batches would be empty.
   uint64_t most_slots_ = std::numeric_limits<uint64_t>::max();
   TimedPlacement best_;
   TriedSlots tried_;
   Cost proven_time_ = 0;
 };
 
-// Where sequences share: the best of rows made for it and of those made without regard to it.
+// With shared prefixes: the best of rows made for sharing and rows made without regard to it.
 absl::StatusOr<Placement> FillTrees(const Pass& pass, const SequenceLists& shares,
                                     const SearchContext& context) {
   std::vector<SequenceIndex> sequences;
@@ -309,7 +309,7 @@ absl::StatusOr<Placement> FillTrees(const Pass& pass, const SequenceLists& share
   return std::move(found.front());
 }
 
-// The sequences of each kind by themselves.
+// Fills the sequences of each kind by themselves.
 absl::StatusOr<Placement> FillByKinds(const Pass& pass, const SequenceLists& shares,
                                       const SearchContext& context) {
   std::vector<Placement> placements;

@@ -17,14 +17,13 @@
 namespace batchplan {
 namespace {
 
-// Items beyond which no second size is tried, where few are.
+// With more items, Trial::kFew tries only one size.
 constexpr size_t kItemsOfFewSizes = 8192;
-// The part of the least time by which sizes are about as fast.
+// Sizes within 1 / kAboutAsFast of the least time are about as fast.
 constexpr Cost kAboutAsFast = 128;
 
-// A time that no slots of that size alone are below: of the mean rank's work with the fixed costs
-// of the fewest slots, and of the costliest item; on a pipeline the least that such work runs
-// there.
+// A lower bound on the time of slots of that size alone: the mean rank's work with the fixed costs
+// of the fewest slots, or the costliest item; on a pipeline the least time of that work.
 Cost LeastTime(const ContextProblem& problem, uint32_t size, uint64_t fewest_slots) {
   absl::uint128 sum = 0;
   Cost most = 0;
@@ -44,7 +43,7 @@ bool HoldsAll(const ContextSize& size) {
                      [&](uint32_t tokens) { return tokens <= size.capacity; });
 }
 
-// `placement`, which `on_ranks` (Pass::OnOneSize) has on ranks, on groups of `pass`.
+// `placement`, a placement on the ranks of `on_ranks` (Pass::OnOneSize), put on groups of `pass`.
 Placement FromRanks(const Pass& pass, const Pass& on_ranks, Placement placement,
                     const Allowance& allowance) {
   const uint32_t size = on_ranks.topology().context_parallel;
@@ -60,7 +59,7 @@ Placement FromRanks(const Pass& pass, const Pass& on_ranks, Placement placement,
   return on_groups;
 }
 
-// Keeps what AssignAll makes of `on_ranks`, on groups of `passes`.
+// Receives what AssignAll makes of `on_ranks`, and keeps it on groups of `passes`.
 class Keeper : public PlacementSink {
  public:
   Keeper(std::span<const Pass> passes, std::span<const Pass> on_ranks, const Allowance& allowance)

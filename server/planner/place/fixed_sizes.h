@@ -1,4 +1,4 @@
-// Placements on groups that all have one size, as a topology without dynamic_context gets them.
+// Placements on groups that all have one size, as without dynamic_context.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PLACE_FIXED_SIZES_H_
 #define BATCHPLAN_SERVER_PLANNER_PLACE_FIXED_SIZES_H_
@@ -21,11 +21,11 @@
 namespace batchplan {
 
 // Tries the sizes of the leading pass that divide the pool and hold every sequence. If all groups
-// have one of these sizes, a group is what AssignAll calls a rank. So it places the passes, as
-// Pass::OnOneSize makes them, and the placements are then put on groups. Their slots are in the
-// order that the pass asks for. On pipelines each rank has an order of its own.
+// have one size, a group is what AssignAll calls a rank. So AssignAll places the passes that
+// Pass::OnOneSize makes, and the placements are then put on groups. Slots are in the order that the
+// pass asks for; on pipelines each rank has an order of its own.
 //
-// Views what it is made from. For one thread.
+// Views its arguments. For one thread.
 class FixedSizes {
  public:
   // By the pass's number and mini-batch.
@@ -35,7 +35,7 @@ class FixedSizes {
 
   // Which sizes are tried, and how hard.
   enum class Trial {
-    // A few, those that could be the fastest, with the least effort.
+    // The few that could be the fastest, with the least effort.
     kFew,
     // All with the least effort, and those about as fast as the best of them with the effort of the
     // request.
@@ -44,9 +44,9 @@ class FixedSizes {
     kAllInFull,
   };
 
-  // Placements of `items`, mini-batch k, of which the leading pass makes `problem`, in the order in
-  // which they were found. A size is tried if it could be faster than `limit` and than every
-  // placement found before. None if no size has a placement, or once a stop is requested.
+  // Placements of mini-batch k in the order in which they were found. `problem` is the leading
+  // pass's problem of its `items`. A size is tried if it could be faster than `limit` and than
+  // every placement found before. Empty if no size has a placement, or once a stop is requested.
   std::vector<Placement> Place(const ContextProblem& problem, const SequenceLists& items, size_t k,
                                Cost limit, Trial trial);
 
@@ -66,7 +66,7 @@ class FixedSizes {
   const Pass& lead_;
   const uint64_t seed_;
   const Allowance& allowance_;
-  // By number in the lead's sizes, as far as one was tried: the lead on that size alone.
+  // By number in the lead's sizes, for the sizes tried so far: the lead on that size alone.
   std::map<uint32_t, std::optional<Pass>> leads_;
 };
 

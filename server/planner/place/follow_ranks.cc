@@ -16,12 +16,12 @@ namespace {
 
 constexpr uint64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
-// Fuller bins than this are not looked behind for one with room.
+// After this many bins without room the search for one is given up.
 constexpr size_t kMostPassed = 64;
 
 using Parts = std::vector<std::vector<uint32_t>>;
 
-// What slots of the same sizes have at one place of the pool.
+// The groups at one place of the pool, in all slots of the same sizes.
 class Place {
  public:
   // `lead`: the groups there, of as many ranks as problem.sizes[size].
@@ -44,11 +44,11 @@ class Place {
 
   // Whether every item fits a group by itself.
   bool fits() const { return fits_; }
-  // Groups that suffice, and the most of which none is empty.
+  // The fewest groups that suffice; items() is the most without an empty group.
   size_t fewest() const { return fewest_; }
   size_t items() const { return items_.size(); }
 
-  // So many groups, at least fewest(); the costliest first.
+  // This many groups, at least fewest(); the costliest first.
   Parts Fill(size_t groups) const {
     Parts parts = LongestFirst(groups);
     if (parts.empty()) parts = Divide(packed_.size() <= groups ? packed_ : lead_, groups);
@@ -98,7 +98,8 @@ class Place {
     return parts;
   }
 
-  // The costliest item first, each to the cheapest group with room; nothing if one finds none soon.
+  // The costliest item first, each to the cheapest group with room; nothing if an item finds none
+  // soon.
   Parts LongestFirst(size_t groups) const {
     std::vector<uint32_t> order = items_;
     std::stable_sort(order.begin(), order.end(),
@@ -132,7 +133,7 @@ class Place {
     return parts;
   }
 
-  // More groups of these: those with most items in two, or empty ones.
+  // Raises the number of groups: halves those with most items, or adds empty ones.
   static Parts Divide(Parts parts, size_t groups) {
     std::priority_queue<std::pair<size_t, size_t>> fullest;
     for (size_t part = 0; part < parts.size(); ++part) fullest.push({parts[part].size(), part});
@@ -167,7 +168,7 @@ class Place {
 struct Alike {
   std::vector<uint32_t> sizes;
   std::vector<Place> places;
-  // How many slots there may be, and are.
+  // The fewest and the most slots, and their present number.
   uint64_t fewest = 1;
   uint64_t most = kNoLimit;
   uint64_t slots = 0;

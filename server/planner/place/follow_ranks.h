@@ -9,15 +9,15 @@
 
 namespace batchplan {
 
-// Slots in which every item is on the ranks that `lead` has it on. `lead` has items of the problem,
-// and may be beyond its limits. Slots whose groups have the same sizes are filled anew together:
-// the items that all of them have at one place of the pool go to as many groups there as the limits
-// of the problem need, equally many at each place, evened out by cost. So slots are joined where
-// the limits are wider than those of `lead`, and split where they are narrower.
+// Slots in which every item is on the ranks that it has in `lead`, slots of the problem's items
+// that may exceed its limits. Slots whose groups have the same sizes are filled anew together: the
+// items that they have at one place of the pool are divided, evenly by cost, among as many groups
+// there as the problem's limits need, the same number at each place. So slots are joined where the
+// limits are wider than those of `lead`, and split where they are narrower.
 //
-// None if the size of a group in `lead` is none of the problem's (problem.sizes.size() or more).
-// None, unless empty groups are allowed, if a place needs more groups than another has items, or if
-// no allowed count of slots can be had. O(n log n).
+// None if a group of `lead` has a size that the problem has not (problem.sizes.size() or more).
+// Unless empty groups are allowed, also none if a place needs more groups than another has items,
+// or if no allowed number of slots is possible. O(n log n).
 std::optional<ContextSlots> FollowRanks(const ContextProblem& problem, const ContextSlots& lead);
 
 }  // namespace batchplan

@@ -1,4 +1,5 @@
-// Placements on groups that differ in size: made of slots and of single ranks, and back to slots.
+// Placements on groups that differ in size: made from slots and from ranks, and converted back to
+// slots.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PLACE_GROUP_PLACEMENT_H_
 #define BATCHPLAN_SERVER_PLANNER_PLACE_GROUP_PLACEMENT_H_
@@ -16,15 +17,15 @@
 
 namespace batchplan {
 
-// The placement of slots of the problem that `pass` makes of `items`.
+// The placement of `slots`, which are of `pass`'s problem of `items`.
 Placement PlacementOf(const Pass& pass, const SequenceLists& items, const ContextSlots& slots);
-// And of what the solver found, with the numbers of slots that it tried.
+// The placement of what the solver found, with the numbers of slots that it tried.
 Placement PlacementOf(const Pass& pass, const SequenceLists& items, const SolvedContext& solved);
 
 // `placement`, of ranks, with each rank a group of `size` ranks.
 Placement OnGroups(const Placement& placement, uint32_t size);
 
-// The way back, from sequences to the items of a problem. Knows one problem's items at a time.
+// Converts placements back to slots, from sequences to the items of one problem at a time.
 class ItemNumbers {
  public:
   // Of a manifest of this many sequences.
@@ -33,9 +34,9 @@ class ItemNumbers {
   // Forgets all items, and numbers these. O(items).
   void Number(const SequenceLists& items);
 
-  // The slots of a placement on groups. The items of a group are those whose first members it has,
-  // in their order. A size is its number in pass.sizes(), or pass.sizes().size() if it is none of
-  // these.
+  // The slots of a placement on groups. A group has the items whose first members it has, in their
+  // order. Its size is the number in pass.sizes(), or pass.sizes().size() if the pass has no such
+  // size.
   ContextSlots SlotsOf(const Pass& pass, const Placement& placement) const;
 
  private:

@@ -11,8 +11,8 @@
 namespace batchplan {
 namespace {
 
-// Of `capacity` tokens as large a part as `tokens` are of `of`, which hold them, rounded up: where
-// these parts add up to no more than the capacity, the tokens do to no more than `of`.
+// capacity * tokens / of, rounded up: if such parts add up to at most the capacity, the tokens add
+// up to at most `of`.
 uint32_t PartOf(uint64_t capacity, uint32_t tokens, uint64_t of) {
   return tokens > of ? static_cast<uint32_t>(capacity + 1)
                      : static_cast<uint32_t>((capacity * tokens + of - 1) / of);

@@ -13,10 +13,10 @@
 
 namespace batchplan {
 
-// The problem of slots that every pass can have. Items and costs are those of `lead`, the problem
-// of a pass that is none of `passes`. Groups have the sizes that all passes have, and of each the
-// least capacity. An item fills the largest part of it that it fills in any pass. None if no sizes
-// are left, and once a stop is requested.
+// A problem whose slots are legal for every pass. `lead` is the problem of a pass that is not in
+// `passes`; items and costs are its own. The sizes are those that all passes have, each with its
+// least capacity, of which an item fills the largest part that it fills in any pass. None if no
+// size is common to all, or once a stop is requested.
 std::optional<ContextProblem> JointProblem(ContextProblem lead, const SequenceLists& items,
                                            std::span<const Pass* const> passes,
                                            const Allowance& allowance);

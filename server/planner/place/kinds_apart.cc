@@ -16,13 +16,13 @@
 namespace batchplan {
 namespace {
 
-// The kind that a pass sees: all others than 0 are one where they may run together.
+// The kind of a sequence for the pass: if other kinds may run together, they are all one.
 uint32_t SeenKind(const Pass& pass, SequenceIndex sequence) {
   const uint32_t kind = pass.kinds()[sequence.value()];
   return pass.options().kinds_per_slot == KindsPerSlot::kTogether ? std::min(kind, 1u) : kind;
 }
 
-// What each rank's micro-batches cost.
+// The cost of each rank's micro-batches.
 std::vector<Cost> RankCosts(const Pass& pass, const Placement& placement) {
   const std::vector<Cost> costs = RowCosts(pass, placement, MicrobatchCosts(pass, placement));
   std::vector<Cost> of_ranks(placement.ranks(), 0);
@@ -36,7 +36,8 @@ std::string NameOf(const Pass& pass, const KindClass& own) {
              : absl::StrCat("kind ", own.kind);
 }
 
-// Where others run together, as many of kind 0 with them as make them a multiple: the shortest.
+// For kTogether: moves the shortest sequences of kind 0 to the other class, as many as complete its
+// multiple.
 void FillWithText(const Pass& pass, std::map<uint32_t, KindClass, std::greater<>>& classes) {
   const auto text = classes.find(0);
   if (pass.options().kinds_per_slot != KindsPerSlot::kTogether || classes.size() != 2 ||
@@ -73,7 +74,7 @@ namespace {
 
 std::vector<KindClass> ClassesBy(const Pass& pass, std::span<const SequenceIndex> sequences,
                                  absl::FunctionRef<uint32_t(SequenceIndex)> kind_of) {
-  // A group that stays in one micro-batch is of the greatest kind in it: others ride along.
+  // A group that stays in one micro-batch counts as the greatest of its kinds.
   std::map<uint32_t, uint32_t> of_groups;
   for (const SequenceIndex sequence : sequences) {
     if (!pass.groups_keep_microbatch()) break;
@@ -176,7 +177,7 @@ absl::Status WrongSlotsOfKinds(const Pass& pass, uint64_t slots, absl::string_vi
 Placement Joined(const Pass& pass, std::span<const Placement> placements, bool keeps_ranks) {
   const size_t ranks = pass.ranks();
   const bool exchanges = !keeps_ranks && pass.synchronization() == Synchronization::kAccumulated;
-  // Rank r has what rank rank_at[c][r] has of placement c.
+  // Rank r gets rank rank_at[c][r] of placement c.
   std::vector<std::vector<uint32_t>> rank_at;
   std::vector<Cost> sums(ranks, 0);
   for (const Placement& part : placements) {

@@ -18,16 +18,16 @@
 namespace batchplan {
 namespace {
 
-// Looks of MegatronSlots at items and groups.
+// The most visits of MegatronSlots.
 constexpr uint64_t kMostVisits = 6'000'000;
-// Items up to which every fixed size is tried at the effort of the request.
+// Up to this many items every fixed size is tried at the request's effort.
 constexpr size_t kItemsInFull = 1024;
 
-// Parts of the capacity that rows are narrowed to.
+// Rows are narrowed to the capacity over each of these.
 constexpr uint64_t kNarrower[] = {2, 4};
 
-// `problem`, of `pass`, with no wider rows than these by size. Sizes that hold no item in them keep
-// one of no use.
+// `problem` of `pass` with rows of at most these widths, by size. A size that then holds no item
+// stays, unused.
 ContextProblem WithRows(const Pass& pass, const ContextProblem& problem,
                         std::span<const uint64_t> widths) {
   ContextProblem narrower = problem;
@@ -38,7 +38,7 @@ ContextProblem WithRows(const Pass& pass, const ContextProblem& problem,
   return narrower;
 }
 
-// A part of what each size holds, in the largest no less than its longest item.
+// For each size 1 / part of its capacity; for the largest at least its longest item.
 std::vector<uint64_t> NarrowedRows(const ContextProblem& problem, uint64_t part) {
   std::vector<uint64_t> widths;
   for (const ContextSize& size : problem.sizes) {
@@ -50,7 +50,7 @@ std::vector<uint64_t> NarrowedRows(const ContextProblem& problem, uint64_t part)
   return widths;
 }
 
-// The longest rows of each size in `placement`; of sizes that it has not, the capacity.
+// The longest row of each size in `placement`; the capacity for sizes that it does not have.
 std::vector<uint64_t> LongestRows(const Pass& pass, const ContextProblem& problem,
                                   const Placement& placement) {
   std::vector<uint64_t> widths(problem.sizes.size(), 0);
@@ -64,7 +64,7 @@ std::vector<uint64_t> LongestRows(const Pass& pass, const ContextProblem& proble
   return widths;
 }
 
-// The first of equals; each time is worked out once.
+// The first of equally fast ones; each time is worked out once.
 const Placement& FastestOf(const Pass& pass, std::span<const Placement> placements,
                            const Allowance& allowance) {
   size_t fastest = 0;
@@ -90,7 +90,7 @@ std::vector<Placement> LeadSlots(const Pass& pass, const ContextProblem& problem
                                  const SequenceLists& items, const ItemNumbers& numbers, size_t k,
                                  FixedSizes& fixed, const Allowance& allowance) {
   std::vector<Placement> found;
-  // More than one are of use where they can be compared.
+  // More than one is of use only if they can be compared.
   const auto is_of_use = [&](const Placement& placement) {
     return found.empty() || AffordsStepTime(pass, placement, allowance);
   };

@@ -16,13 +16,13 @@
 
 namespace batchplan {
 
-// Placements of `items`, mini-batch k, of which `pass` makes `problem` and which `numbers` has
-// numbered. Each has its slots in the order that the pass asks for; the fastest comes first. They
-// are what the solver finds (groups/solve_context.h), those of `fixed`, and, where TriesReferences,
-// that of megatron_slots.h if it is found soon. Where rows are as wide as the longest of their
-// size, the solver is asked again at more than Effort::kFast, as if groups held less, so that rows
-// are narrower and long sequences are on large groups alone. None if nothing legal is found, or
-// once a stop is requested.
+// Placements of mini-batch k, the fastest first, their slots in the order that the pass asks for.
+// `problem` is the pass's problem of the mini-batch's `items`, which `numbers` has numbered. The
+// placements are what the solver finds (groups/solve_context.h), those of `fixed`, and, if
+// TriesReferences, that of megatron_slots.h if it is found soon. If rows are as wide as the longest
+// of their size, efforts above kFast also ask the solver as if groups held less, so that rows are
+// narrower and long sequences are on large groups alone. Empty if nothing legal is found, or once a
+// stop is requested.
 std::vector<Placement> LeadSlots(const Pass& pass, const ContextProblem& problem,
                                  const SequenceLists& items, const ItemNumbers& numbers, size_t k,
                                  FixedSizes& fixed, const Allowance& allowance);

@@ -25,7 +25,7 @@
 
 namespace batchplan {
 
-// Each class of kinds as a mini-batch of its own.
+// Places each class of kinds as a mini-batch of its own.
 absl::StatusOr<Placement> MiniBatchPlacer::PlaceApart(size_t k,
                                                       std::span<const KindClass> classes) const {
   if (absl::Status status = CheckClasses(*lead_, classes, lead_->WhereOf(k)); !status.ok()) {
@@ -49,7 +49,7 @@ absl::StatusOr<Placement> MiniBatchPlacer::PlaceApart(size_t k,
     slots += placed->slots;
     placements.push_back(*std::move(placed));
   }
-  // What is missing to a legal number, from the class that has most to divide.
+  // Slots that lack for an allowed number come from the class that has most to divide.
   for (bool found = true; found && lead_->counts().RoundUp(slots) > slots;) {
     found = false;
     std::vector<size_t> order(classes.size());
@@ -75,11 +75,11 @@ absl::StatusOr<Placement> MiniBatchPlacer::PlaceApart(size_t k,
                 /*keeps_ranks=*/first_.options().sequence_counts != EqualCounts::kAny);
 }
 
-// Kinds apart; or as if there were none, where the slots of that are as they may be. Where groups
-// keep to ranks, or ranks to their counts, the kinds of each rank apart.
+// Places kinds apart, or as if there were no kinds if such slots keep the rule. If groups keep to
+// ranks, or ranks to their counts, the kinds of each rank are placed apart.
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceByKinds(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
-  // Kinds apart may come to other ranks, and to other counts.
+  // Placed apart, kinds may get to other ranks and change counts.
   const bool tears = lead_->units_are_lists_of_items() ||
                      first_.options().sequence_counts == EqualCounts::kWithinOne;
   absl::StatusOr<Placement> best = absl::InvalidArgumentError("");
@@ -97,7 +97,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceByKinds(
       best = mixed;
     }
     if (!best.ok()) {
-      // On the ranks that sequences have then.
+      // On the ranks that sequences have in that placement.
       absl::StatusOr<MiniBatchPlacement> placed =
           Fill(k, {.shares = std::move(any->shares), .passes = {}});
       if (placed.ok() || tears) return placed;
@@ -111,7 +111,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceByKinds(
   return Fill(k, std::move(placed));
 }
 
-// What the presets of trees make, unless constraints are in the way that they don't know.
+// Adds the placements of the tree presets, unless there are constraints that they don't know.
 void MiniBatchPlacer::AddTreePresets(std::span<const SequenceIndex> mini_batch,
                                      std::vector<Placement>& placements) const {
   PassOptions options = lead_->options();
@@ -130,7 +130,8 @@ void MiniBatchPlacer::AddTreePresets(std::span<const SequenceIndex> mini_batch,
   }
 }
 
-// What phases take nothing of in slots of its own, so that few slots wait for a phase.
+// Adds a placement in which sequences without phases have slots of their own, so that few slots
+// wait for a phase.
 void MiniBatchPlacer::AddPhasesApart(size_t k, std::span<const SequenceIndex> mini_batch,
                                      std::vector<Placement>& placements) const {
   if (lead_->without_phases() == nullptr || lead_->effort() == Effort::kFast ||
@@ -185,7 +186,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceJoint(
                                          : PlaceWithinLimits(k, mini_batch);
 }
 
-// What the presets make of loads, of which plain passes know little.
+// The presets' placements that keep loads in mind, of which plain passes know little.
 std::vector<Placement> MiniBatchPlacer::PresetsWithLoads(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
   std::vector<Placement> placements;
@@ -201,7 +202,7 @@ std::vector<Placement> MiniBatchPlacer::PresetsWithLoads(
   return placements;
 }
 
-// Where no search has found rows within limits of loads: each sequence where it has room.
+// If no search has found rows within limits on loads: puts each sequence where it has room.
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceWithinLimits(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
   PassOptions options = lead_->options();

@@ -23,10 +23,10 @@
 namespace batchplan {
 namespace {
 
-// As many sequences are packed within every effort in microseconds.
+// Up to this many sequences are packed in microseconds at any effort.
 constexpr uint64_t kMostForSearches = 32;
 
-// The most empty micro-batches that one rank has in some pass, then all of them.
+// The most empty micro-batches of a rank in any pass, and the number of all.
 std::pair<size_t, size_t> EmptyMicrobatches(const MiniBatchPlacement& placed) {
   size_t most = 0;
   size_t all = 0;
@@ -89,7 +89,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
       KeepsLimits(*lead_, placed->lead().microbatches, placed->lead().slots)) {
     return placed;
   }
-  // Packers do not know what slots deal.
+  // Packers do not know dealt loads.
   absl::StatusOr<Placement> filled =
       FillShares(*lead_, placed->shares, ContextOf(k, lead_->WhereOf(k)));
   if (!filled.ok()) return filled.status();
@@ -98,7 +98,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
   return Fill(k, std::move(anew));
 }
 
-// By the sharding that is asked for, or otherwise.
+// Places by the sharding that is asked for, or otherwise.
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceAnywhere(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
   if (lead_->rank_multiple() > 1) {
@@ -124,8 +124,8 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceAnywhere(
   return OrOtherwise(k, mini_batch, std::move(asked));
 }
 
-// The best that BestBalanced finds, or where presets may come to other placements than those that
-// it has looked at, the best of theirs if that is shorter.
+// The best that BestBalanced finds. If presets may come to placements that it has not looked at,
+// also the best of theirs.
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceBest(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
   bool missed = false;
@@ -203,13 +203,13 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceAsGiven(
   return Fill(k, std::move(placed));
 }
 
-// The best of the balanced placements that the other passes can use; of those that leave a rank
-// with no more empty micro-batches than the even placement, if there are any. The even one where
-// others were left out for it and it is the shortest that stays. `missed`: whether one of them is
-// refused or left out, or may be, so that the preset which makes it comes to another.
+// The fastest of the balanced placements that all other passes accept. If some leave no rank with
+// more empty micro-batches than the even placement does, the others are left out, and the even
+// placement is a candidate too. Sets `missed` if a candidate was, or may have been, refused or left
+// out: the preset that makes it may then come to another placement.
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::BestBalanced(
     size_t k, std::span<const SequenceIndex> mini_batch, bool& missed) const {
-  // Others are of use where another pass or its empty micro-batches can decide.
+  // Further candidates are of use only if another pass or empty micro-batches can decide.
   const bool only_best = passes_.size() == 1 && !KeepsEmptyEven();
   absl::StatusOr<BalancedPlacements> candidates = [&] {
     const Allowance::Part part(allowance_, passes_.size());
@@ -263,8 +263,8 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::BestBalanced(
   return best;
 }
 
-// Whether another pass may refuse the placement, or it may leave micro-batches empty. Where greedy
-// packers make all passes without empty ones, the searches do.
+// Whether another pass may refuse the placement, or may leave micro-batches empty. If greedy
+// packers make all passes without empty ones, the searches do too.
 bool MiniBatchPlacer::MayBeReplaced(size_t k, MiniBatchPlacement placement) const {
   if (EmptyMicrobatches(placement).second > 0) return true;
   const std::span others = std::span(passes_).subspan(placement.passes.size());
@@ -277,7 +277,7 @@ bool MiniBatchPlacer::MayBeReplaced(size_t k, MiniBatchPlacement placement) cons
   return !filled.ok() || EmptyMicrobatches(*filled).second > 0;
 }
 
-// Whether empty micro-batches are as few on each rank as an even placement has them.
+// Whether no rank may have more empty micro-batches than in the even placement.
 bool MiniBatchPlacer::KeepsEmptyEven() const {
   return first_.allow_empty() && !first_.options().keeps_counts();
 }
@@ -299,8 +299,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceAt(size_t k, const Unit
   return placed;
 }
 
-// The even placement where a rank of `asked` has more empty micro-batches than it would have
-// then.
+// The even placement if some rank then has fewer empty micro-batches than in `asked`; else `asked`.
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::EvenIfFewerEmpty(
     size_t k, std::span<const SequenceIndex> mini_batch, MiniBatchPlacement asked) const {
   const std::pair<size_t, size_t> empty = EmptyMicrobatches(asked);
@@ -315,7 +314,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::EvenIfFewerEmpty(
   return even;
 }
 
-// Every division of a few units among the ranks, one after the other.
+// Tries every division of a few units among the ranks.
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Search(
     size_t k, std::span<const SequenceIndex> mini_batch, absl::Status reason) const {
   const Units units = first_.UnitsOf(mini_batch);
@@ -351,7 +350,7 @@ RankSearch MiniBatchPlacer::SearchTerms(std::span<const Units> mini_batches) con
   for (const Pass* pass : passes_) {
     least_items = std::max(least_items, pass->counts().RoundUp(1));
   }
-  // Items that a unit brings at most.
+  // The most items of a unit.
   uint64_t most_items = 1;
   if (!first_.groups_keep_microbatch()) {
     for (const Units& units : mini_batches) {
@@ -362,7 +361,7 @@ RankSearch MiniBatchPlacer::SearchTerms(std::span<const Units> mini_batches) con
   return search;
 }
 
-// The passes that have no placement yet inside the shares.
+// Adds the passes that have no placement yet, within the shares.
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Fill(size_t k, MiniBatchPlacement placed,
                                                          PackingWork work) const {
   while (placed.passes.size() < passes_.size()) {

@@ -24,11 +24,11 @@
 
 namespace batchplan {
 
-// Places one mini-batch at a time, in all passes. The first pass of the request says how sequences
-// come to ranks. The first pass here leads: its micro-batches are found together with the ranks.
-// The other passes are filled inside the shares that ranks have then.
+// Places one mini-batch at a time in all passes. The request's first pass says how sequences get to
+// ranks. The first pass here leads: its micro-batches are found together with the ranks. The other
+// passes then divide each rank's share into micro-batches.
 //
-// Views what it is made from. For one thread.
+// Views its arguments. For one thread.
 class MiniBatchPlacer {
  public:
   // `passes`, one at least, keep to mini-batches; `first` is the request's first pass, which may be
@@ -38,26 +38,26 @@ class MiniBatchPlacer {
   MiniBatchPlacer(const MiniBatchPlacer&) = delete;
   MiniBatchPlacer& operator=(const MiniBatchPlacer&) = delete;
 
-  // Places mini-batch number k at the ranks that the manifest gives, or else by the first pass's
-  // sharding. Takes another way if that sharding leaves some pass without a legal number of
-  // micro-batches or a rank with needless empty ones.
+  // Places mini-batch k on the ranks that the manifest gives, or else by the first pass's sharding.
+  // Goes another way if that sharding leaves a pass without a legal number of micro-batches, or a
+  // rank with needless empty ones.
   //
   // InvalidArgument, naming pass, mini-batch and limits, if no way is found; Cancelled if a stop is
   // requested.
   absl::StatusOr<MiniBatchPlacement> Place(size_t k,
                                            std::span<const SequenceIndex> mini_batch) const;
 
-  // Mini-batch number k with equally many units on each rank, or one more. Errors as by Place.
+  // Places mini-batch k with equally many units on each rank, or one more. Errors as by Place.
   absl::StatusOr<MiniBatchPlacement> PlaceEvenly(size_t k,
                                                  std::span<const SequenceIndex> mini_batch) const;
 
-  // Mini-batch number k with unit u on rank rank_of[u]. Errors as by Place.
+  // Places mini-batch k with unit u on rank rank_of[u]. Errors as by Place.
   absl::StatusOr<MiniBatchPlacement> PlaceAt(size_t k, const Units& units,
                                              std::span<const uint32_t> rank_of,
                                              PackingWork work = PackingWork::kAsAsked) const;
 
-  // The terms of a search for the ranks of these mini-batches' units, without `accept`; and the
-  // work of each of its tries, little enough for thousands of them.
+  // The terms, without `accept`, of a search for the ranks of these mini-batches' units; and the
+  // work of each try, little enough for thousands of them.
   RankSearch SearchTerms(std::span<const Units> mini_batches) const;
   PackingWork WorkOfTries() const;
 
@@ -65,7 +65,7 @@ class MiniBatchPlacer {
   // In mini-batch k. Views `where`.
   SearchContext ContextOf(size_t k, absl::string_view where,
                           PackingWork work = PackingWork::kAsAsked) const;
-  // At the ranks that the manifest gives.
+  // On the ranks that the manifest gives.
   absl::StatusOr<MiniBatchPlacement> PlaceAsGiven(size_t k,
                                                   std::span<const SequenceIndex> mini_batch) const;
   void AddTreePresets(std::span<const SequenceIndex> mini_batch,
@@ -81,7 +81,8 @@ class MiniBatchPlacer {
                                           std::span<const SequenceIndex> mini_batch) const;
   absl::StatusOr<MiniBatchPlacement> PlaceWithinLimits(
       size_t k, std::span<const SequenceIndex> mini_batch) const;
-  // Of a joint pass: the best of rows made for what it asks, and of what others happen to come to.
+  // For a joint pass (Pass::is_joint): the best of rows made for it, and of plans made without
+  // regard to what joins rows.
   absl::StatusOr<MiniBatchPlacement> PlaceJoint(size_t k,
                                                 std::span<const SequenceIndex> mini_batch) const;
   absl::StatusOr<MiniBatchPlacement> PlaceBest(size_t k,
@@ -90,7 +91,7 @@ class MiniBatchPlacer {
                                                   std::span<const SequenceIndex> mini_batch,
                                                   bool& missed) const;
   bool MayBeReplaced(size_t k, MiniBatchPlacement placement) const;
-  // `asked`, or another placement where that is refused or has needless empty micro-batches.
+  // `asked`, or another placement if `asked` is refused or has needless empty micro-batches.
   absl::StatusOr<MiniBatchPlacement> OrOtherwise(size_t k,
                                                  std::span<const SequenceIndex> mini_batch,
                                                  absl::StatusOr<MiniBatchPlacement> asked) const;
@@ -104,17 +105,17 @@ class MiniBatchPlacer {
   bool KeepsEmptyEven() const;
 
   const std::vector<const Pass*> passes_;
-  const std::vector<size_t> twins_;  // of the passes that are filled inside shares
+  const std::vector<size_t> twins_;  // of the passes that follow the lead
   const Pass& first_;
   const uint64_t seed_;
   const uint64_t sequences_;
   const Allowance& allowance_;
-  // The leading pass, sharded as the very first asks.
+  // The leading pass with the sharding of the request's first pass.
   const Pass* lead_;
   std::optional<Pass> stand_in_;
   // The passes of the reference presets, where the best placement is looked for.
   std::vector<Pass> references_;
-  // Each places as a request does that names the preset.
+  // Each places as a request that names one of the presets.
   std::vector<std::unique_ptr<MiniBatchPlacer>> presets_;
 };
 

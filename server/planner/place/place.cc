@@ -29,12 +29,12 @@ std::vector<uint64_t> BinLoads(const Pass& pass, const Items& items, const Bins&
   return loads;
 }
 
-// Of an allowance: of a placement, and for each sequence.
+// Ticks of a placement, and for each sequence.
 constexpr uint64_t kTicksToPlace = 4000;
 constexpr uint64_t kTicksASequence = 200;
 
-// The shortest step in which the ranks of a packed pass can have these shares: every rank has its
-// sequences and the fixed costs of the fewest micro-batches.
+// A lower bound on the step of a packed pass with these shares: every rank runs its sequences and
+// pays the fixed costs of the fewest micro-batches.
 Cost LeastStepTime(const Pass& pass, const SequenceLists& shares) {
   Cost most = 0;
   uint64_t slots = 1;
@@ -54,7 +54,7 @@ Cost LeastStepTime(const Pass& pass, const SequenceLists& shares) {
   return static_cast<Cost>(static_cast<double>(least) * pass.pipeline()->BusiestShare());
 }
 
-// By a sharding of trees.
+// Places by a sharding of trees.
 absl::StatusOr<MiniBatchPlacement> PlaceRowsOfTrees(const Pass& pass,
                                                     const MiniBatchItems& mini_batch,
                                                     const SearchContext& context) {
@@ -77,14 +77,14 @@ struct Candidate {
   Cost step_time = 0;
 };
 
-// Mini-batches of no more sequences are solved with the least effort too, in microseconds, unless
-// the solution is proven to be the best.
+// Up to this many sequences are also solved with the least effort, in microseconds, unless the
+// solution is proven to be the best.
 constexpr size_t kFew = 128;
-// Larger ones where the solution is above its bound by more than this part of it.
+// Larger mini-batches too, if the solution is more than 1 / kFarAboveBound above its bound.
 constexpr Cost kFarAboveBound = 1000;
 
-// Whether the solver may find a shorter step with less effort, in little of the time that the
-// solution was found in. On pipelines and with groups that differ whole plans are compared
+// Whether the solver may find a shorter step with less effort, in little of the time of this
+// solution. On pipelines and with groups that differ in size, whole plans are compared instead
 // (plan_whole.h).
 bool LessMayBeShorter(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                       const Placement& solved, Cost time) {
@@ -121,7 +121,7 @@ absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const Pass& pass,
     if (pass.options().layout == Layout::kPacked) {
       return PlaceRowsOfTrees(pass, mini_batch, context);
     }
-    // A later pass that leads the mini-batches which the first ignores, and has no packed rows.
+    // A later pass without packed rows that leads, since the first ignores mini-batches.
     PassOptions options = pass.options();
     options.sharding = Sharding::kBalanced;
     return PlaceBySharding(pass.With(options), mini_batch, context, limit);
@@ -184,7 +184,7 @@ absl::StatusOr<BalancedPlacements> PlaceBalanced(const Pass& pass, std::span<con
   TriedSlots tried;
   const auto add = [&](MiniBatchPlacement placement) {
     NoteSlots(placement.lead().tried, tried);
-    // A single one is the best, however slow.
+    // A single candidate is the best, however slow.
     const bool compares = has_references && AffordsStepTime(pass, placement.lead(), allowance);
     if (!compares && !candidates.empty()) return;
     const Cost time = compares ? StepTime(pass, placement.lead(), allowance) : 0;
@@ -230,10 +230,10 @@ absl::StatusOr<BalancedPlacements> PlaceBalanced(const Pass& pass, std::span<con
   if (has_references) {
     for (const Pass& reference : references) {
       if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
-      // Without any placement the request may be refused, so that they are made whatever is left.
+      // Without any placement the request may be refused, so these are made whatever is left.
       if (allowance.left() < ticks_to_place && !candidates.empty()) break;
       allowance.Spend(ticks_to_place);
-      // Where one is wanted, there is no use for those that are no shorter than the best.
+      // If only one is wanted, placements no faster than the best are of no use.
       const bool must_win = most == 1 && !candidates.empty() && is_packed;
       absl::StatusOr<MiniBatchPlacement> placed = PlaceBySharding(
           reference, items, context, must_win ? candidates.front().step_time : kNoStepTimeLimit);

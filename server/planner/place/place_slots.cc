@@ -84,7 +84,7 @@ class SlotPlacer {
   std::vector<Placement>& PlacementsOf(const Pass& pass) {
     return placements_[passes_.NumberOf(pass)];
   }
-  // Mini-batch k in the passes that keep to mini-batches.
+  // Places mini-batch k in the passes that keep to mini-batches.
   absl::Status Place(size_t k) {
     const SequenceLists items = lead_.ItemLists(passes_.MiniBatch(k));
     const absl::StatusOr<ContextProblem> problem = ContextProblemOf(lead_, items, allowance_);
@@ -95,7 +95,7 @@ class SlotPlacer {
     absl::Status placed = PlaceAs(k, std::move(found.front()));
     if (!absl::IsInvalidArgument(placed)) return placed;
     anew_ = true;
-    // Slower slots that the others can follow, or slots within the limits of all.
+    // Slower slots that the other passes can follow, or slots within the limits of all passes.
     absl::Status slower = placed;
     for (size_t i = 1; i < found.size() && absl::IsInvalidArgument(slower); ++i) {
       slower = PlaceAs(k, std::move(found[i]));
@@ -116,7 +116,7 @@ class SlotPlacer {
     return jointly;
   }
 
-  // Placements of the lead, the fastest first, or the one that Megatron-LM's scheduler has.
+  // Placements of the lead, the fastest first, or the one of Megatron-LM's scheduler.
   std::vector<Placement> Solve(size_t k, const SequenceLists& items,
                                const ContextProblem& problem) {
     if (as_megatron_) {
@@ -133,7 +133,7 @@ class SlotPlacer {
     return LeadSlots(lead_, problem, items, items_, k, fixed_, allowance_);
   }
 
-  // Mini-batch k with this placement of the lead, which the other passes follow.
+  // Places mini-batch k with this placement of the lead, which the other passes follow.
   absl::Status PlaceAs(size_t k, Placement placement) {
     lead_times_[k] = StepTime(lead_, placement, allowance_);
     std::vector<Placement>& of_lead = PlacementsOf(lead_);
@@ -150,8 +150,8 @@ class SlotPlacer {
     return absl::OkStatus();
   }
 
-  // Mini-batch k within the limits of the lead and of `others`, which the other passes follow.
-  // `reason` if no such slots are found.
+  // Places mini-batch k in slots within the limits of the lead and of `others`, which the other
+  // passes follow. `reason` if no such slots are found.
   absl::Status PlaceJointly(size_t k, std::span<const Pass* const> others,
                             const absl::Status& reason) {
     const SequenceLists items = lead_.ItemLists(passes_.MiniBatch(k));
@@ -185,8 +185,8 @@ class SlotPlacer {
     return true;
   }
 
-  // A placement of `pass` with each of these sequences on the ranks that the lead's placements have
-  // it on. InvalidArgument, beginning with `where`, if there is none; Cancelled if a stop is
+  // A placement of `pass` with each of these sequences on the ranks that it has in the lead's
+  // placements. InvalidArgument, beginning with `where`, if there is none; Cancelled if a stop is
   // requested.
   absl::StatusOr<Placement> Follow(const Pass& pass, std::span<const SequenceIndex> sequences,
                                    std::span<const Placement> lead_placements,
@@ -217,7 +217,7 @@ class SlotPlacer {
     return placement;
   }
 
-  // The passes that ignore mini-batches while others keep to them. Errors as by Follow.
+  // Places the passes that ignore mini-batches while others keep to them. Errors as by Follow.
   absl::Status FollowOverAll() {
     for (const Pass* const pass : passes_.over_all()) {
       absl::StatusOr<Placement> followed =
@@ -270,8 +270,8 @@ class SlotPlacer {
   std::vector<std::vector<Placement>> placements_;
   // Of the lead, by mini-batch.
   std::vector<Cost> lead_times_;
-  // Whether some slots are not the fastest that were found for the lead, since others could not
-  // follow these.
+  // Whether some slots are not the fastest found for the lead, since other passes could not follow
+  // those.
   bool anew_ = false;
 };
 

@@ -12,19 +12,19 @@
 
 namespace batchplan {
 
-// Gives every pass its slots, each sequence on the same ranks in all of them: one placement a
-// mini-batch for each pass, or a single one where the pass ignores mini-batches. Slots are in the
+// Gives every pass its slots, with each sequence on the same ranks in all passes: one placement a
+// mini-batch for each pass, or a single one if the pass ignores mini-batches. Slots are in the
 // order in which they run.
 //
-// The first pass that keeps to mini-batches leads, or the first pass where none does. It has the
+// The first pass that keeps to mini-batches leads, or if none does, the first pass. It gets the
 // fastest slots found (lead_slots.h), in the order that it asks for. If the request's first pass
 // names SHARDING_MEGATRON_DYNAMIC_CP, the lead has the slots of megatron_slots.h instead. The other
 // passes follow (follow_ranks.h).
 //
-// If a pass can't follow, there are two other ways, of which the faster is kept: slower slots of
-// the lead that all can follow, and slots within the limits of all passes. All passes run on groups
-// of one size (fixed_sizes.h) if that is faster still, or if nothing else is legal. The last resort
-// is a lead with the slots of megatron_slots.h.
+// If a pass can't follow, the faster of two other ways is kept: slower slots of the lead that all
+// can follow, or slots within the limits of all passes. All passes run on groups of one size
+// (fixed_sizes.h) if that is faster still, or if nothing else is legal. The last resort is a lead
+// with the slots of megatron_slots.h.
 //
 // InvalidArgument, naming pass, mini-batch and limits, if nothing legal is found; Cancelled if a
 // stop is requested. The sink is empty then.

@@ -19,10 +19,10 @@
 namespace batchplan {
 namespace {
 
-// The part of a bound on pipelines by which sums of doubles in another order may be below it.
+// Sums of doubles in another order may be below a bound on pipelines by 1 / kRounding of it.
 constexpr Cost kRounding = 10'000'000'000;
 
-// The micro-batches of each rank, of this many in all.
+// The micro-batches of each rank if there are this many in all.
 uint64_t PerRank(uint64_t microbatches, uint32_t ranks, const CountRule& counts) {
   return counts.RoundUp((microbatches + ranks - 1) / ranks);
 }
@@ -47,11 +47,11 @@ BinLimits LimitsOf(const Pass& pass) {
           .max_sequences = static_cast<uint32_t>(std::min(pass.padded_limits().sequences, kMost))};
 }
 
-// The micro-batches that `ranks` ranks need together, at least, for these items; `possible` as for
+// A lower bound on the micro-batches of all ranks together for these items; `possible` as for
 // FewestPackedPerRank.
 uint64_t LeastPacked(const PackItems& items, const BinLimits& limits, uint32_t ranks,
                      const CountRule& counts, uint64_t possible) {
-  // A rank needs `possible` as soon as all together need more than this.
+  // If all ranks together need more than this, a rank needs `possible`.
   const uint64_t below = std::max<uint64_t>(1, counts.LeastThatNeeds(possible)) - 1;
   constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
   const uint64_t enough = below < kMost / ranks ? below * ranks + 1 : kMost;
@@ -59,7 +59,7 @@ uint64_t LeastPacked(const PackItems& items, const BinLimits& limits, uint32_t r
 }
 
 // A lower bound on the step time of ranks with this much work. Each micro-batch has at least the
-// cheapest item, or nothing where it may be empty, and one has the costliest.
+// cheapest item, or nothing if it may be empty, and one has the costliest.
 Cost StepBound(const Pass& pass, const MiniBatchItems& mini_batch, Cost work) {
   if (pass.pipeline() == nullptr) return work;
   const std::vector<Cost>& costs = mini_batch.get().costs;
@@ -70,8 +70,8 @@ Cost StepBound(const Pass& pass, const MiniBatchItems& mini_batch, Cost work) {
   return bound - bound / kRounding;
 }
 
-// Where the ranks are given, each rank by itself needs the micro-batches of its own sequences, and
-// runs as long as they do.
+// Bounds if ranks are given: each rank needs the micro-batches of its own sequences, and runs as
+// long as they do.
 MiniBatchBounds BoundsOfShares(const Pass& pass, const MiniBatchItems& mini_batch,
                                const Placement& placement, const Allowance& allowance) {
   const SequenceLists shares = GivenShares(pass, mini_batch.sequences());
@@ -105,7 +105,7 @@ MiniBatchBounds BoundsOfShares(const Pass& pass, const MiniBatchItems& mini_batc
   return {.slots = fewest, .ideal_slots = fewest, .step_time = StepBound(pass, mini_batch, work)};
 }
 
-// Where sequences share, of all ranks together or, if they are given, of each by itself.
+// Bounds with shared prefixes, of all ranks together or, if ranks are given, of each by itself.
 MiniBatchBounds BoundsOfTrees(const Pass& pass, const MiniBatchItems& mini_batch) {
   uint64_t fewest = 1;
   Cost bound = 0;
@@ -140,9 +140,9 @@ MiniBatchBounds BoundsOfGroups(const Pass& pass, std::span<const SequenceIndex> 
           .step_time = ContextBound(*problem)};
 }
 
-// What phases take beside the rest of micro-batches. Each is bounded as a batch of its own, as a
-// slot's time is the sum of what its phases take. A dealt load takes the mean rank, and its largest
-// item.
+// A lower bound on the time of phases beside the rest of micro-batches. Each phase is bounded as a
+// batch of its own, since a slot's time is the sum of its phases' times. A dealt load runs at least
+// as long as the mean rank and as its largest item.
 Cost PhasesBound(const Pass& pass, const Items& items, const Allowance& allowance) {
   Cost bound = 0;
   for (const LoadPhase& phase : pass.loads().phases()) {
@@ -176,7 +176,7 @@ Cost PhasesBound(const Pass& pass, const Items& items, const Allowance& allowanc
   return bound;
 }
 
-// Without the fixed costs.
+// The bound on the step time without fixed costs.
 Cost SequencesBound(const Pass& pass, const MiniBatchItems& mini_batch, Cost lockstep_proven,
                     const Allowance& allowance) {
   Cost bound = lockstep_proven;
@@ -192,14 +192,14 @@ Cost SequencesBound(const Pass& pass, const MiniBatchItems& mini_batch, Cost loc
     // At least AccumulatedBound of the same items.
     if (items_are_units) return bound;
   }
-  // Every rank runs as long as its own micro-batches, in lockstep too.
+  // In lockstep too every rank runs at least as long as its own micro-batches.
   if (items_are_units) return AccumulatedBound(mini_batch.get().ForPacking(), pass.ranks());
   const Items units = pass.ItemsFrom(pass.UnitLists(mini_batch.sequences()));
   return std::max(bound, AccumulatedBound(units.ForPacking(), pass.ranks()));
 }
 
 uint64_t FewestPaddedPerRank(const Pass& pass, std::span<const SequenceIndex> mini_batch) {
-  // Of sequences alone: with groups that stay together there can only be more.
+  // By single sequences: groups that stay together can only need more.
   const Items items = pass.ItemsFrom(SequenceLists::Singles(mini_batch));
   return PerRank(FewestPadded(pass, items), pass.ranks(), pass.counts());
 }
@@ -225,8 +225,8 @@ uint64_t FewestPackedPerRank(const PackItems& items, const BinLimits& limits, ui
 
 namespace {
 
-// What kinds of their own need beside each other. Where all sequences of a slot are of one kind, no
-// slot serves two kinds, and in lockstep their times add up.
+// Bounds with kinds apart. If all sequences of a slot are of one kind, no slot serves two kinds,
+// and in lockstep their times add up.
 MiniBatchBounds BoundsOfKinds(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                               const Placement& placement, const Allowance& allowance) {
   const Pass of_any = pass.OfOneKind(/*may_be_empty=*/true, pass.counts());
@@ -260,7 +260,7 @@ MiniBatchBounds BoundsOf(const Pass& pass, std::span<const SequenceIndex> mini_b
                          const Placement& placement, const Allowance& allowance) {
   if (pass.sizes_differ()) return BoundsOfGroups(pass, mini_batch, allowance);
   if (pass.rank_multiple() > 1) {
-    // What is proven is so of the lists that were put together.
+    // The proofs are about the lists that were put together.
     Placement of_any;
     of_any.slots = placement.slots;
     return BoundsOf(pass.WithoutMultiples(), mini_batch, of_any, allowance);
@@ -272,7 +272,7 @@ MiniBatchBounds BoundsOf(const Pass& pass, std::span<const SequenceIndex> mini_b
     return BoundsOfShares(pass, items, placement, allowance);
   }
   const Proven& proven = placement.proven;
-  // A proof that packing gave rests on the best of the same bounds, or on a better one.
+  // A bound proven by packing is the best of the same bounds, or a better one.
   const uint64_t fewest = proven.microbatches > 0
                               ? PerRank(proven.microbatches, pass.ranks(), pass.counts())
                               : FewestMicrobatchesPerRank(pass, items, placement.slots);
@@ -285,7 +285,7 @@ double IdealStepTime(const Pass& pass, double computation, uint64_t slots) {
   const double of_sequences = pass.computation().ToUnits(computation);
   const double of_slot = pass.computation().ToUnits(pass.computation().OfMicrobatch());
   const double stages = pass.topology().pipeline_parallel;
-  // The two are one but for rounding, which plans and metrics rest on.
+  // Both formulas are equal except for rounding, on which plans and metrics depend.
   if (pass.sizes_differ()) {
     return (of_sequences * pass.sizes().front().ranks / pass.pool() +
             of_slot * static_cast<double>(slots)) /

@@ -18,12 +18,12 @@
 
 namespace batchplan {
 
-// The fewest micro-batches on each rank of any plan, where all ranks have equally many and the
-// pass's count rule holds. In the packed layout from the lower bounds of bin packing; in the padded
-// layout from FewestPadded (fill_bins.h). `possible` is a number that is known to suffice; no bound
+// The fewest micro-batches on each rank of any plan, in which all ranks have equally many, as the
+// pass's count rule allows. By the lower bounds of bin packing in the packed layout, by
+// FewestPadded (fill_bins.h) in the padded one. `possible` is a number known to suffice; no bound
 // above it is looked for. O(n log n).
 //
-// The first is for a mini-batch, the second for the items of a packed one. For groups of one size.
+// Of a mini-batch, and of the items of a packed one. For groups of one size.
 uint64_t FewestMicrobatchesPerRank(const Pass& pass, const MiniBatchItems& mini_batch,
                                    uint64_t possible = std::numeric_limits<uint64_t>::max());
 
@@ -32,10 +32,10 @@ uint64_t FewestPackedPerRank(const PackItems& items, const BinLimits& limits, ui
                              uint64_t possible = std::numeric_limits<uint64_t>::max());
 
 struct MiniBatchBounds {
-  // The fewest slots. Each has Pass::fewest_groups micro-batches or more.
+  // The fewest slots, each of at least Pass::fewest_groups micro-batches.
   uint64_t slots = 0;
-  // The slots of an ideal step. On ranks: the fewest. Of a pool: as many as have room for the
-  // tokens, aligned as for the smallest size.
+  // The slots of an ideal step. On ranks: the fewest. Of a pool: as many as the tokens fill,
+  // aligned as for the smallest size.
   uint64_t ideal_slots = 0;
   // On ranks: LockstepBound of the items or AccumulatedBound of the units, with the fixed cost of
   // the fewest slots. On given ranks: LockstepBoundOfRanks, or the costliest rank's sum. With a
@@ -43,10 +43,10 @@ struct MiniBatchBounds {
   Cost step_time = 0;
 };
 
-// Bounds on every placement of the mini-batch under the pass's constraints. `placement` is one such
-// placement. On ranks, what it has proven is not worked out again, and no bound on slots is looked
-// for above its own number. On ranks in lockstep the bound is looser if the allowance does not
-// afford a better one. Once a stop is requested the result is of no use. O(n log n) for each size.
+// Bounds on every placement of the mini-batch under the pass's constraints. `placement` is one of
+// them. On ranks, the bounds that it has proven are not worked out again, and no bound on slots
+// above its number is looked for. On ranks in lockstep the bound is looser if the allowance does
+// not afford a better one. Useless once a stop is requested. O(n log n) for each size.
 MiniBatchBounds BoundsOf(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                          const Placement& placement, const Allowance& allowance = {});
 

@@ -21,12 +21,12 @@ absl::Status TooFewItems(const Pass& pass, size_t items, uint64_t per_rank,
 // The mini-batch has fewer groups that stay on a rank than there are ranks.
 absl::Status TooFewGroups(const Pass& pass, size_t groups, absl::string_view where);
 
-// Rank `rank` has `items`, but needs `slots` micro-batches as every rank does.
+// Rank `rank` has `items`, but needs `slots` micro-batches like every rank.
 absl::Status TooFewItemsOnRank(const Pass& pass, size_t rank, size_t items, uint64_t slots,
                                absl::string_view where);
 
-// Rank `fullest` needs `needed` micro-batches for its tokens, but rank `poorest` has no more than
-// `items`, and so `slots` are the most for all ranks.
+// Rank `fullest` needs `needed` micro-batches for its tokens, but rank `poorest` has only `items`,
+// so that no rank can have more than `slots`.
 absl::Status TooFewSlots(const Pass& pass, size_t fullest, uint64_t needed, size_t poorest,
                          size_t items, uint64_t slots, absl::string_view where);
 
@@ -39,14 +39,14 @@ absl::Status UnitsDontDivide(const Pass& pass, size_t units, absl::string_view w
 // `sequences` are no multiple of the ranks, but equal counts are asked for.
 absl::Status SequencesDontDivide(const Pass& pass, uint64_t sequences, absl::string_view where);
 
-// `sequences` in `groups` that stay on a rank come out in equal counts in no way that was found.
+// No way was found to give ranks equal counts of `sequences` in `groups` that stay on a rank.
 absl::Status GroupsDontDivide(const Pass& pass, size_t groups, uint64_t sequences,
                               absl::string_view where);
 
-// The manifest gives rank `rank` no sequence, which may have no empty micro-batches.
 // No micro-batches were found that keep the limits on loads.
 absl::Status NotWithinLimits(const Pass& pass, absl::string_view where);
 
+// The manifest gives rank `rank` no sequence, and micro-batches may not be empty.
 absl::Status NothingOnRank(const Pass& pass, size_t rank, absl::string_view where);
 
 // The manifest gives rank 0 `of_first` sequences and rank `rank` `of_rank`, but equal counts are

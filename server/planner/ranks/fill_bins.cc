@@ -20,7 +20,7 @@
 namespace batchplan {
 namespace {
 
-// How many bins may lack room for an item before the search for one is given up.
+// After this many bins without room for an item the search for one is given up.
 constexpr size_t kMaxMisses = 64;
 
 Cost CostOf(std::span<const uint32_t> bin, const Items& items) {
@@ -46,9 +46,9 @@ void SortByDescendingCost(std::vector<uint32_t>& chosen, const Items& items) {
   });
 }
 
-// Spreads `chosen`, costliest first, each to the cheapest of `count` bins that has room; nothing if
-// an item finds none. No bin stays empty: an empty one is cheaper than any other. They start as
-// `room`, a BinRoom or LimitedRoom.
+// Spreads `chosen`, costliest first, each to the cheapest of `count` bins with room; nothing if an
+// item finds none. Bins start as `room`, a BinRoom or LimitedRoom. None stays empty, as an empty
+// bin is cheaper than any other.
 template <typename Room>
 std::optional<Bins> Spread(const std::vector<uint32_t>& chosen, size_t count, const Items& items,
                            const Room& room) {
@@ -79,7 +79,7 @@ std::optional<Bins> Spread(const std::vector<uint32_t>& chosen, size_t count, co
   return Bins(chosen, bin_of, static_cast<uint32_t>(count));
 }
 
-// A padded micro-batch that fills up.
+// A padded micro-batch that is being filled.
 class PaddedRoom {
  public:
   PaddedRoom(const PaddedItems& items, const PaddedLimits& limits)
@@ -131,7 +131,7 @@ std::optional<Bins> SettlePacked(const Pass& pass, const Items& items, const Bin
     if (even.size() == count) return even;
   }
   if (draft.size() <= count) return SplitToCount(draft, count, group, items, pass.bin_limits());
-  // With the searches whatever the pass's effort: without a packing the request fails.
+  // With searches, whatever the pass's effort: without a packing the request fails.
   const Effort effort = context.work == PackingWork::kGreedy ? Effort::kFast : Effort::kDefault;
   const std::optional<Bins> tighter =
       PackInto(items.ForPacking(), pass.bin_limits(), count, effort, context.allowance);
@@ -200,10 +200,10 @@ std::optional<Bins> SettlePadded(const Pass& pass, const Items& items, const Sor
                              ? OptimalSplit(view, pass.padded_limits(), count, allowance)
                              : HalveRuns({&view, 1}, cuts, count));
   }
-  // Of single sequences without limited loads no split has fewer.
+  // For single sequences without limited loads no split has fewer runs.
   const bool may_have_fewer = !view.counts.empty() || !view.loads.empty();
   if (!may_have_fewer || sorted.size() > kMaxSearchedItems) return std::nullopt;
-  // The widest first: what is left is ever easier to place.
+  // The widest first, so that the rest is ever easier to place.
   std::vector<uint32_t> order(sorted.size());
   std::iota(order.rbegin(), order.rend(), 0u);
   SearchSteps search(allowance, kMaxSearchSteps, kTicksASearchStep);
@@ -218,8 +218,7 @@ Bins SplitToCount(const Bins& bins, size_t target, size_t group, const Items& it
   if (bins.size() >= target) return bins;
   const size_t added = target - bins.size();
   const std::vector<uint32_t> order = ByDescendingCost(bins, items);
-  // The incomplete group and one whole group; more, if these have too few bins or sequences to give
-  // away.
+  // The incomplete group and one whole group; more if these have too few bins or items.
   const size_t wanted = std::max(bins.size() % group + group, added);
   std::vector<uint32_t> chosen;
   size_t kept = bins.size();

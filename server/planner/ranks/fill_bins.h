@@ -1,5 +1,5 @@
-// Items into exactly as many bins as there are micro-batches: drafted as the pass's packer or scan
-// makes them, then settled at the number wanted by packing tighter or by splitting bins.
+// Items into a given number of bins: a draft by the pass's packer or scan, then settled at the
+// number wanted by packing tighter or by splitting bins.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_RANKS_FILL_BINS_H_
 #define BATCHPLAN_SERVER_PLANNER_RANKS_FILL_BINS_H_
@@ -27,9 +27,8 @@ Bins DraftPacked(const Pass& pass, const Items& items, const SearchContext& cont
 std::optional<Bins> SettlePacked(const Pass& pass, const Items& items, const Bins& draft,
                                  size_t count, size_t group, const SearchContext& context);
 
-// Items in the order that the padded layout's algorithms walk: by ascending width, ties by
-// position. Those that run alone are the last, whatever their width, each a run of its own. Owns
-// its arrays.
+// Items in the order of the padded layout's algorithms: by ascending width, ties by position. Items
+// that run alone come last, whatever their width, each a run of its own. Owns its arrays.
 class SortedItems {
  public:
   explicit SortedItems(const Items& items);
@@ -49,26 +48,25 @@ class SortedItems {
   std::vector<RunLoad> loads_;
 };
 
-// How many runs of the sorted order there are at least.
+// The fewest runs of the sorted order.
 size_t DraftPadded(const Pass& pass, const SortedItems& items);
 
-// What no packing of items of one sequence each into padded micro-batches goes below: the runs that
-// tokens and sequences need, which nothing beats, and the bins that each limited load needs.
+// A lower bound on padded micro-batches for items of one sequence each: the runs that tokens and
+// sequences need, which no packing beats, and the bins that each limited load needs.
 size_t FewestPadded(const Pass& pass, const Items& items);
 
 // Exactly `count` bins, at most the number of items, as the pass's scan makes them. If `count` is
 // below the draft's number, no runs fit; if items are groups or have limited loads, other bins may,
-// and are searched for.
-// Nothing if none are found. Once a stop is requested, any bins.
+// and are searched for. Nothing if none are found. Any bins once a stop is requested.
 std::optional<Bins> SettlePadded(const Pass& pass, const Items& items, const SortedItems& sorted,
                                  size_t count, const Allowance& allowance);
 
-// Raises the number of bins to `target`, at most items.size(), by splitting: the sequences of the
-// cheapest bins, as many as end in the last `group` or the new ones, are spread evenly over
-// themselves and the new bins (longest processing time first, within the limits). Full bins stay
-// full and the thin ones become alike, where halving one bin at a time would leave some twice as
-// costly as others. Where the limits leave no room to spread, the costliest bin of two items or
-// more is halved, again and again.
+// Raises the number of bins to `target`, at most items.size(). The items of the cheapest bins are
+// spread evenly over these and the new bins (longest processing time first, within the limits): of
+// the incomplete group of `group` bins and one whole group, or of more bins if these are too few.
+// So full bins stay full and thin bins become alike; halving one bin at a time would leave some
+// twice as costly as others. If the limits leave no room to spread, the costliest bin of at least
+// two items is halved, again and again.
 Bins SplitToCount(const Bins& bins, size_t target, size_t group, const Items& items,
                   const BinLimits& limits);
 

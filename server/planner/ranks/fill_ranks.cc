@@ -21,7 +21,7 @@
 namespace batchplan {
 namespace {
 
-// What one rank has, and the micro-batches it becomes.
+// The items of one rank, and its micro-batches.
 struct Rank {
   Items items;
   std::optional<SortedItems> sorted;  // in the padded layout
@@ -30,7 +30,7 @@ struct Rank {
   Bins bins;
 };
 
-// Of an allowance: of a call, for each rank and for each sequence.
+// Ticks of a call, for each rank and for each sequence.
 constexpr uint64_t kTicksToFill = 1000;
 constexpr uint64_t kTicksARank = 2500;
 constexpr uint64_t kTicksAFilledSequence = 50;
@@ -92,7 +92,7 @@ class RankFiller {
     return std::min_element(ranks_.begin(), ranks_.end(), fewer) - ranks_.begin();
   }
 
-  // The number of micro-batches of every rank, as the drafts have them.
+  // The micro-batches of every rank, by the drafts.
   uint64_t WantedSlots() const {
     size_t most = 1;
     for (const Rank& rank : ranks_) most = std::max(most, rank.drafted);
@@ -108,7 +108,7 @@ class RankFiller {
     return Fill(fewer, poorest);
   }
 
-  // `slots` micro-batches on every rank, or fewer where it has fewer items.
+  // Fills every rank with `slots` micro-batches, or fewer if it has fewer items.
   absl::StatusOr<Placement> Fill(uint64_t slots, size_t poorest) {
     const bool has_poorer = slots > ranks_[poorest].items.size() && pass_.given_ranks().empty();
     if (!padded_ && context_.work != PackingWork::kGreedy &&
@@ -135,8 +135,8 @@ class RankFiller {
     return Collect(slots);
   }
 
-  // All ranks at once, so that what runs at the same time is alike, or pipelines are done soon: for
-  // these, in more micro-batches on each rank where that is sooner. False if that is not found.
+  // Fills all ranks at once, so that the micro-batches of a slot are alike, or pipelines are done
+  // soon, if need be with more micro-batches on each rank. False if nothing is found.
   bool FillBalanced(uint32_t slots) {
     std::vector<const Items*> items;
     for (const Rank& rank : ranks_) items.push_back(&rank.items);
@@ -150,8 +150,8 @@ class RankFiller {
     return true;
   }
 
-  // Equal runs of equal widths on all ranks; nothing if the ranks have different numbers of items,
-  // too few, or a group for which another rank's width is too much.
+  // Equal runs of equal widths on all ranks. Nothing if the ranks have different numbers of items,
+  // too few of them, or a group that does not fit another rank's width.
   std::optional<Placement> FillAtSameWidths() {
     std::vector<PaddedItems> ranks;
     for (const Rank& rank : ranks_) {
@@ -223,9 +223,9 @@ absl::StatusOr<Placement> FillRanks(const Pass& pass, const SequenceLists& share
   return RankFiller(pass, shares, context).Run();
 }
 
-// Of the bins that a packer leaves any two hold more than one has room for, or it would have made
-// one of them, but for those with as many sequences as they may have. Nobody has proven that of
-// PACKER_KARMARKAR_KARP, which begins with as few as the bounds allow.
+// Any two bins of a packer hold more than one has room for, or the packer would have made one bin
+// of them, except bins with as many sequences as allowed. That is not proven for
+// PACKER_KARMARKAR_KARP, which begins with as few bins as the bounds allow.
 bool MayRunShort(const Pass& pass, const SequenceLists& shares) {
   if (pass.options().layout == Layout::kPadded || pass.items_are_lists() ||
       !pass.loads().limits().empty()) {

@@ -1,4 +1,4 @@
-// The share of each rank into micro-batches, equally many on all ranks.
+// Divides the share of each rank into micro-batches, equally many on all ranks.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_RANKS_FILL_RANKS_H_
 #define BATCHPLAN_SERVER_PLANNER_RANKS_FILL_RANKS_H_
@@ -11,22 +11,21 @@
 
 namespace batchplan {
 
-// Fills every rank of one mini-batch: list r of `shares` is what rank r has. Every rank gets as
-// many slots as the rank that needs most by the pass's packer or scan, rounded up to an allowed
-// number. If a rank has fewer sequences than slots, all ranks get fewer slots, and the other ranks
-// are packed tighter than the packer would. Micro-batches are left empty only if that is allowed
-// and neither way works.
+// Fills every rank of one mini-batch with its share, list r of `shares`. All ranks get as many
+// slots as the rank that needs most by the pass's packer or scan, rounded up to an allowed number.
+// If a rank has fewer sequences than slots, all ranks get fewer slots, and the other ranks are
+// packed tighter than the packer would. Micro-batches are left empty only if that is allowed and
+// neither way works.
 //
 // InvalidArgument, beginning with context.where and naming the rank and the limits in conflict, if
 // there is no such number of slots. Cancelled if a stop is requested.
 absl::StatusOr<Placement> FillRanks(const Pass& pass, const SequenceLists& shares,
                                     const SearchContext& context);
 
-// A quick test of whether FillRanks may find a rank with fewer items than the slots that another
-// rank needs, so that it refuses the shares or leaves micro-batches empty. False means that it
-// surely does not: every rank then has at least as many sequences as any rank may need slots. True
-// may be wrong, and is always the answer for padded passes, for groups in one micro-batch and where
-// loads are limited. O(n).
+// A quick test whether FillRanks may find a rank with fewer items than the slots that another rank
+// needs, so that it refuses the shares or leaves micro-batches empty. False is certain: every rank
+// then has at least as many sequences as any rank may need slots. True may be wrong; it is always
+// the answer for padded passes, for groups in one micro-batch and with limited loads. O(n).
 bool MayRunShort(const Pass& pass, const SequenceLists& shares);
 
 }  // namespace batchplan

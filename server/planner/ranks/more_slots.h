@@ -1,4 +1,4 @@
-// Numbers of slots beyond the fewest: how many are tried, and when to stop.
+// Which numbers of slots beyond the fewest are tried.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_RANKS_MORE_SLOTS_H_
 #define BATCHPLAN_SERVER_PLANNER_RANKS_MORE_SLOTS_H_
@@ -14,7 +14,7 @@
 
 namespace batchplan {
 
-// One more slot is worth it if it shortens the step by one part in this many.
+// One more slot is worth it if it shortens the step by 1 / kWorthASlot.
 inline constexpr uint64_t kWorthASlot = 1000;
 
 // How many slots beyond the fewest are tried in the packed layout.
@@ -58,9 +58,9 @@ Solution TryMoreSlots(const CountRule& counts, uint64_t slots, uint64_t most, in
   return best;
 }
 
-// Numbers of slots to try on pipelines, whose stages more slots fill better: those that `counts`
-// allows from `fewest` to `most`, each about an eighth above the last. They end at several times
-// the fewest, or several fillings of the pipeline.
+// Numbers of slots to try on pipelines, whose stages are busier with more slots: allowed ones from
+// `fewest` to `most`, each about an eighth above the last. They end at several times the fewest, or
+// at several fillings of the pipeline.
 inline std::vector<uint64_t> SlotsOnPipelines(const CountRule& counts, const Pipeline& pipeline,
                                               uint64_t fewest, uint64_t most) {
   constexpr uint64_t kMostTimesFewest = 5;
@@ -75,7 +75,7 @@ inline std::vector<uint64_t> SlotsOnPipelines(const CountRule& counts, const Pip
   return numbers;
 }
 
-// No further numbers are tried once a step is this much longer than the best.
+// No further numbers are tried once a step takes this many times as long as the best.
 inline constexpr double kFarFromBest = 1.15;
 
 }  // namespace batchplan

@@ -22,7 +22,8 @@ bool SameMethod(const PassOptions& a, const PassOptions& b) {
   return method(a) == method(b);
 }
 
-// Whether `pass` assigns as the preset does. What the preset leaves open may be set.
+// Whether `pass` assigns as the preset does, whatever it sets of options that the preset leaves
+// open.
 bool AssignsAs(const PassOptions& preset, const PassOptions& pass) {
   const bool same_bins =
       pass.layout == Layout::kPacked ? pass.packer == preset.packer : pass.scan == preset.scan;
@@ -81,7 +82,7 @@ std::vector<PassOptions> ReferenceMethods(const PassOptions& pass, const Topolog
     const bool deals = preset.sharding == Sharding::kDealBins;
     // Groups of several sizes have candidates of their own (place_slots.h).
     if (preset.sharding == Sharding::kMegatronDynamicCp) continue;
-    // Rows of what is shared are made by rows/reference_trees.h.
+    // rows/reference_trees.h makes rows of shared prefixes.
     if (IsOfTrees(preset.sharding)) continue;
     if (preset.sharding == Sharding::kBalanced || preset.layout != pass.layout ||
         (deals && pass.keeps_counts())) {

@@ -1,4 +1,4 @@
-// What accompanies a search for the micro-batches of one mini-batch in one pass.
+// The circumstances of a search for the micro-batches of one mini-batch in one pass.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_RANKS_SEARCH_CONTEXT_H_
 #define BATCHPLAN_SERVER_PLANNER_RANKS_SEARCH_CONTEXT_H_
@@ -11,9 +11,9 @@
 namespace batchplan {
 
 enum class PackingWork {
-  // The pass's packer and effort, and every search before a request is refused.
+  // The pass's packer and effort, and every search there is before a request is refused.
   kAsAsked,
-  // Greedy packers alone, where thousands of divisions are tried.
+  // Greedy packers alone, for tries of thousands of divisions.
   kGreedy,
 };
 

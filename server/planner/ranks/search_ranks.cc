@@ -7,7 +7,7 @@
 namespace batchplan {
 namespace {
 
-// A unit placed is one step; a division tried, one for each sequence and rank.
+// To place a unit is one step; to try a division, one for each sequence and rank.
 constexpr uint64_t kMaxSteps = uint64_t{1} << 20;
 constexpr uint64_t kTicksAStep = 10;
 
@@ -27,8 +27,8 @@ class Searcher {
     uint32_t units = 0;
   };
 
-  // Gives ranks to the units from `unit` of mini-batch k on. Ranks from `used` on have had nothing
-  // yet, in any mini-batch, and are all alike.
+  // Gives ranks to the units from `unit` of mini-batch k on. Ranks from `used` on have no units
+  // yet, in any mini-batch, and are interchangeable.
   bool Descend(size_t k, uint32_t unit, uint32_t used) {
     if (k == mini_batches_.size()) return true;
     const Units& units = mini_batches_[k];

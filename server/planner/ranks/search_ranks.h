@@ -20,21 +20,21 @@ inline constexpr size_t kMaxSearchedUnits = 32;
 
 struct RankSearch {
   uint32_t ranks = 1;
-  // Ranks follow each other in the units' order.
+  // Whether each rank has a run of the units' order.
   bool contiguous = false;
-  // Every rank has the same number of sequences, or within one where ranks do not divide them.
+  // Whether every rank has the same number of sequences, within one if ranks do not divide them.
   bool equal_counts = false;
   // The search gives up once it is spent or a stop requested.
   Allowance allowance = {};
   // The fewest units that a rank may have.
   uint64_t least_units = 0;
-  // Whether these ranks of mini-batch k's units will do. Called with each complete division that
-  // the search finds.
+  // Whether these ranks of mini-batch k's units are acceptable. Called with each complete division
+  // that the search finds.
   std::function<bool(size_t k, const std::vector<uint32_t>& rank_of)> accept;
 };
 
-// The rank of each unit of each mini-batch, such that every mini-batch is accepted, in their order.
-// Nothing if there is no such division, or if the search gave up before it found one.
+// For each mini-batch in order, the rank of each unit, such that every mini-batch is accepted.
+// Nothing if there is no such division, or if the search gave up.
 std::optional<std::vector<std::vector<uint32_t>>> SearchRanks(std::span<const Units> mini_batches,
                                                               const RankSearch& search);
 

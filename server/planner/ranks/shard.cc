@@ -45,12 +45,12 @@ using Lightest = std::set<std::pair<uint64_t, uint32_t>>;  // (load, part)
 constexpr uint64_t kMaxLooks = 1'000'000;
 constexpr uint64_t kTicksALook = 20;
 constexpr uint64_t kLeastLooksEach = 16;
-// A division into given counts is made even too up to this product of units and their different
-// counts.
+// Up to this product of units and their different counts, a division into given counts is also
+// evened out.
 constexpr uint64_t kMostToEvenOut = 20'000'000;
 
-// Each unit to the lightest part with room for it; nothing if there is none, or if those without
-// room are too many to look at. The first parts are those that have one more.
+// Each unit to the lightest part with room for it; nothing if there is none, or if too many parts
+// without room would be looked at. The first parts have one more.
 std::optional<std::vector<uint32_t>> LightestWithRoom(std::span<const uint64_t> loads,
                                                       std::span<const uint32_t> counts,
                                                       uint32_t parts, const EvenCounts& even,
@@ -80,16 +80,16 @@ std::optional<std::vector<uint32_t>> LightestWithRoom(std::span<const uint64_t> 
   return part_of;
 }
 
-// Units, by part, that come to its count in sequences: where some parts have one more, an item
-// beside the units stands for each part, as long as leaves the others so much room.
+// Units by part, whose sequences add up to the part's count. If some parts have one more, an extra
+// item stands for each part; its length leaves the right room for units.
 std::optional<Bins> PackCounts(std::span<const uint32_t> counts, uint32_t parts,
                                const EvenCounts& even, const Allowance& allowance) {
-  // With the searches whatever the effort: without a division the request fails.
+  // With searches, whatever the effort: without a division the request fails.
   if (even.larger == 0) {
     return PackInto({.lengths = counts}, {.capacity = static_cast<uint32_t>(even.least)}, parts,
                     Effort::kDefault, allowance);
   }
-  // No two of them fit into one bin.
+  // No two extra items fit into one bin.
   const auto capacity = static_cast<uint32_t>(2 * even.most() + 1);
   std::vector<uint32_t> lengths(counts.begin(), counts.end());
   for (uint64_t part = 0; part < parts; ++part) {
@@ -112,12 +112,12 @@ std::optional<Bins> PackCounts(std::span<const uint32_t> counts, uint32_t parts,
   return bins;
 }
 
-// The part, 0 .. parts - 1, of each unit, so that all parts have the same total of `counts`, or
-// within one where parts do not divide it, and sums of `loads` that are close. The heaviest unit
-// comes first, to the lightest part that has room for it. If that gets stuck or needs too many
-// looks, packing the counts decides first how many units of each count a part has. Nothing if no
-// such division is found before the allowance ends: whether there is one is a bin packing question,
-// answered exactly for some dozen units. O(n log n) where all counts are equal.
+// The part, 0 .. parts - 1, of each unit, such that all parts have the same total of `counts`,
+// within one if parts do not divide it, and similar sums of `loads`. The heaviest unit comes first,
+// to the lightest part with room for it. If that gets stuck or needs too many looks, packing
+// decides first how many units of each count a part has. Nothing if no such division is found
+// before the allowance ends: whether there is one is a bin packing problem, solved exactly for some
+// dozen units. O(n log n) if all counts are equal.
 std::optional<std::vector<uint32_t>> PartsOfEqualCount(std::span<const uint64_t> loads,
                                                        std::span<const uint32_t> counts,
                                                        uint32_t parts, const Allowance& allowance) {
@@ -200,15 +200,16 @@ RankOf ShardContiguously(const Pass& pass, const Units& units) {
   return rank_of;
 }
 
-// Products of ranks and those of them that have one more up to which runs are chosen.
+// Up to this product of ranks and ranks with one more, runs are chosen.
 constexpr uint64_t kMostRunChoices = uint64_t{1} << 22;
 
-// Runs of as many sequences, or within one where ranks do not divide them: of these the ones of
-// which the heaviest is lightest. Nothing if units cross the ends of all such runs.
+// Runs of equally many sequences, within one if ranks do not divide them, whose heaviest run is
+// lightest. Nothing if units cross the ends of all such runs.
 std::optional<RankOf> ShardIntoEqualRuns(const Units& units, uint32_t ranks,
                                          const Allowance& allowance) {
   const EvenCounts even(units.total(), ranks);
-  // Loads before each sequence that a unit begins with, and behind all; others can't be cut at.
+  // The sum of loads before each sequence that begins a unit, and at the end; kInside where no cut
+  // is possible.
   constexpr uint64_t kInside = std::numeric_limits<uint64_t>::max();
   std::vector<uint64_t> before(units.total() + 1, kInside);
   uint64_t load = 0;
@@ -219,8 +220,8 @@ std::optional<RankOf> ShardIntoEqualRuns(const Units& units, uint32_t ranks,
     load += units.loads[unit];
   }
   before[taken] = load;
-  // By how many of the runs so far have one more: the heaviest run at least, and by run whether
-  // that one has.
+  // By the number of runs so far that have one more: the least weight of the heaviest run, and for
+  // each run whether it has one more.
   const bool choose = ranks * (even.larger + 1) <= kMostRunChoices;
   std::vector<uint64_t> least(even.larger + 1, kInside);
   least[0] = 0;
@@ -299,7 +300,7 @@ absl::StatusOr<RankOf> ShardEqually(const Pass& pass, const Units& units,
   return *std::move(rank_of);
 }
 
-// Units of every rank, so that it comes to its fewest micro-batches, where there are enough.
+// The units that every rank needs for its fewest micro-batches, if there are enough.
 uint32_t LeastUnits(const Pass& pass, const Units& units) {
   return static_cast<uint32_t>(
       std::min<uint64_t>(pass.counts().RoundUp(1), units.size() / pass.ranks()));

@@ -14,8 +14,8 @@
 
 namespace batchplan {
 
-// The rank of each unit by the first pass's sharding. Where groups stay on a rank
-// SHARDING_DEAL_BINS means SHARDING_LPT of whole groups: bins would tear them.
+// The rank of each unit by the first pass's sharding. If groups stay on a rank, SHARDING_DEAL_BINS
+// means SHARDING_LPT of whole groups, since bins would split them.
 //
 // InvalidArgument, beginning with context.where and naming both numbers, if the sharding or
 // the equal counts ask for a division that doesn't come out even; Cancelled if none is found
@@ -23,8 +23,8 @@ namespace batchplan {
 absl::StatusOr<std::vector<uint32_t>> ShardUnits(const Pass& first_pass, const Units& units,
                                                  const SearchContext& context);
 
-// Gives every rank equally many units, or one more: for when ShardUnits leaves a rank with too few.
-// If the pass's sharding is contiguous, ranks have runs of the mini-batch's order; otherwise the
+// Gives every rank equally many units, or one more, for when ShardUnits leaves a rank too few. If
+// the pass's sharding is contiguous, ranks have runs of the mini-batch's order; otherwise the
 // heaviest units go first, in each round to the lightest rank.
 std::vector<uint32_t> ShardEvenly(const Pass& first_pass, const Units& units);
 

@@ -36,7 +36,7 @@ ShareBalancer::ShareBalancer(const Pass& pass, std::span<const Items* const> ran
 std::optional<BalancedShares> ShareBalancer::Balance(uint32_t slots,
                                                      const Allowance& allowance) const {
   if (pass_.pipeline() != nullptr) return BalancePipelines(slots, allowance);
-  // Those of the ranks that fill all slots, numbered anew.
+  // The items of ranks that fill all slots, renumbered.
   std::vector<uint32_t> lengths;
   std::vector<uint32_t> counts;
   std::vector<uint64_t> loads;

@@ -1,5 +1,5 @@
-// The packed micro-batches of all ranks at once, where each rank's share is decided: what runs at
-// the same time is made alike.
+// The packed micro-batches of all ranks at once, for given shares: those that run at the same time
+// are made alike.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_RANKS_SHARE_BALANCER_H_
 #define BATCHPLAN_SERVER_PLANNER_RANKS_SHARE_BALANCER_H_
@@ -18,7 +18,7 @@ namespace batchplan {
 
 struct BalancedShares {
   std::vector<Bins> ranks;
-  // On pipelines, of the numbers of slots that were tried.
+  // On pipelines, the numbers of slots that were tried.
   TriedSlots tried = {};
 };
 
@@ -28,18 +28,18 @@ class ShareBalancer {
   // Of the items of each rank. O(n log n).
   ShareBalancer(const Pass& pass, std::span<const Items* const> ranks, const Allowance& allowance);
 
-  // A step time, without the fixed cost of micro-batches, that no placement goes below, in the
-  // loads of the pass's objective (Pass::ObjectiveOf).
+  // A lower bound on the step time of any placement, without the fixed cost of micro-batches, in
+  // the loads of the pass's objective (Pass::ObjectiveOf).
   uint64_t bound() const { return bound_; }
   // Whether these loads are costs, so that the bound is one on the predicted step time.
   bool is_cost() const { return is_cost_; }
 
   // For each rank exactly `slots` bins of its items, sorted by descending load; a rank with fewer
-  // items than slots has each in a bin of its own, and nothing behind them. Nothing if no such bins
-  // are found, or if a stop is requested (balance/lockstep.h).
+  // items than slots has one bin for each item. Nothing if no such bins are found, or if a stop is
+  // requested (balance/lockstep.h).
   //
-  // For pipelines bins in the order in which they run, of each rank `slots` or more, as many as
-  // make the slowest done soonest (solve_pipeline.h); nothing where a rank has fewer items.
+  // On pipelines, bins in the order in which they run: on each rank `slots` or more, as many as
+  // finish the slowest rank soonest (solve_pipeline.h); nothing if a rank has fewer items.
   std::optional<BalancedShares> Balance(uint32_t slots, const Allowance& allowance) const;
 
  private:

@@ -98,8 +98,8 @@ class PackedSolver {
     return PlacementOf(pass_, items_, bins, bin_at);
   }
 
-  // `time` is what the solver makes of the bins. It is the step time, unless that depends on what
-  // the solver does not see.
+  // `time` is the solver's time of the bins. It is the step time, unless that depends on things
+  // that the solver does not see.
   void Note(uint64_t slots, const Bins& bins, double time) {
     if (allowance_.stop_requested()) return;
     if (!objective_.is_cost || pass_.options().rows != RowPadding::kNone) {
@@ -168,7 +168,7 @@ class PaddedSolver {
   }
 
  private:
-  // In the number of slots with which pipelines are done soonest.
+  // With the number of slots that finishes pipelines soonest.
   std::optional<MiniBatchPlacement> OnPipelines(uint64_t fewest, uint64_t most) const {
     std::optional<MiniBatchPlacement> best;
     Cost least = 0;
@@ -239,7 +239,7 @@ class PaddedSolver {
   const Pass& pass_;
   const Allowance& allowance_;
   const bool lockstep_;
-  const bool tokens_;  // in place of costs
+  const bool tokens_;  // instead of costs
   const Items& items_;
   const SortedItems sorted_;
   std::vector<uint64_t> costs_;  // of one sequence, by place in the sorted order

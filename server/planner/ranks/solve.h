@@ -14,17 +14,17 @@
 
 namespace batchplan {
 
-// Micro-batches that any rank may take (balance/lockstep.h, balance/accumulated.h): as few as the
-// constraints allow and are found, or more where that shortens the step. Nothing if groups bind
-// items to ranks, or equal counts do (accumulated, without a pipeline); if there are fewer items
-// than micro-batches needed; or once a stop is requested.
+// Packed micro-batches, each on any rank (balance/lockstep.h, balance/accumulated.h): as few as the
+// constraints allow and are found, or more if that shortens the step. Nothing if groups bind items
+// to ranks, or equal counts do (accumulated, without a pipeline); if there are fewer items than
+// micro-batches needed; or once a stop is requested.
 std::optional<MiniBatchPlacement> SolvePacked(const Pass& pass, const MiniBatchItems& mini_batch,
                                               const Allowance& allowance);
 
-// Runs of the whole mini-batch's sorted order that any rank may take (padded/splits.h): as few as
-// the constraints allow, or more where that shortens the step. Nothing if groups or equal counts
-// bind sequences to ranks, if there are fewer sequences than micro-batches needed, or if a stop is
-// requested before the first division is found.
+// Padded micro-batches, each on any rank: runs of the mini-batch's sorted order (padded/splits.h),
+// as few as the constraints allow, or more if that shortens the step. Nothing if groups or equal
+// counts bind sequences to ranks, if there are fewer sequences than micro-batches needed, or if a
+// stop is requested before the first division is found.
 std::optional<MiniBatchPlacement> SolvePadded(const Pass& pass, const MiniBatchItems& mini_batch,
                                               const Allowance& allowance);
 

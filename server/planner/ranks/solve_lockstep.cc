@@ -1,11 +1,11 @@
 // The number of slots comes from bounds and packers, their contents from BalanceLockstep.
 //
 // It starts at the fewest slots that the lower bounds on bins allow. If their bins have room to
-// spare, BalanceLockstep fills them directly. If it fails, or the room to spare is less than a two
-// thousandth of the tokens, the packers look for few bins (packing/fewest_bins.h): slots are raised
-// to what these need, and the packing is the start of the search. One more slot costs every rank
-// the fixed cost of a micro-batch, but may let the slots' maxima fall; it is tried where the step
-// is more than a thousandth above its bound.
+// spare, BalanceLockstep fills them directly. If it fails, or the room to spare is below 1/2000 of
+// the tokens, the packers look for few bins (packing/fewest_bins.h): slots are raised to the number
+// that these need, and the packing is the start of the search. One more slot costs every rank the
+// fixed cost of a micro-batch, but may let the slots' maxima fall; it is tried if the step is more
+// than a thousandth above its bound.
 
 #include "server/planner/ranks/solve_lockstep.h"
 
@@ -24,9 +24,9 @@
 namespace batchplan {
 namespace {
 
-// The part of the tokens below which room to spare is little.
+// Room to spare is little below 1 / kTightPart of the tokens.
 constexpr uint64_t kTightPart = 2000;
-// As many items are packed sooner than all lower bounds are looked at.
+// Up to this many items packing is quicker than all lower bounds.
 constexpr size_t kMostToPackFirst = 4096;
 
 class LockstepSlotsSolver {

@@ -1,5 +1,5 @@
-// The balanced solver for packed micro-batches of ranks that meet after every slot: how many slots,
-// and what is in them.
+// The balanced solver for packed micro-batches of ranks that meet after every slot: the number of
+// slots, and their contents.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_RANKS_SOLVE_LOCKSTEP_H_
 #define BATCHPLAN_SERVER_PLANNER_RANKS_SOLVE_LOCKSTEP_H_
@@ -19,13 +19,13 @@ struct LockstepSlotsTask {
   PackItems items;
   BinLimits limits;
   uint32_t ranks = 1;
-  // Of the micro-batches of a rank.
+  // The rule for a rank's micro-batches.
   CountRule counts;
   uint64_t per_microbatch = 0;
-  // As many sequences on every rank: see LockstepTask.
+  // See LockstepTask.
   bool equal_counts = false;
   Effort effort = Effort::kDefault;
-  // Called once a number of slots is solved, with its bins and step time, if it is set.
+  // If set, called with each number of slots that is solved, its bins and its step time.
   std::function<void(uint64_t slots, const Bins& bins, uint64_t step_time)> solved = {};
 };
 
@@ -41,18 +41,17 @@ struct LockstepSlots {
   uint64_t fewest_bins = 0;
 };
 
-// The slots that every plan of these items has at least, up to what a greedy packing has, where the
-// items are few.
+// A lower bound on the slots of any plan of these items; if they are few, at most what a greedy
+// packing needs.
 uint64_t FewestSlots(const PackItems& items, const BinLimits& limits, uint32_t ranks,
                      const CountRule& counts);
 
-// As few slots as the counts allow and are found, or more where that shortens the step by a
-// thousandth each. Starts at the lower bound on bins, and lets a packer say where bins have so
-// little room to spare that longest processing time first does not fill them
-// (balance/lockstep.h).
+// As few slots as the counts allow and are found, or more if each shortens the step by a
+// thousandth. Starts at the lower bound on bins. If bins are too tight for longest processing time
+// first to fill them (balance/lockstep.h), a packer finds the number.
 //
-// Nothing where there are fewer items than micro-batches that are needed, where none are found, and
-// once a stop is requested.
+// Nothing if there are fewer items than micro-batches needed, if no slots are found, or once a stop
+// is requested.
 std::optional<LockstepSlots> SolveLockstep(const LockstepSlotsTask& task,
                                            const Allowance& allowance);
 

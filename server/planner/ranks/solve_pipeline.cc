@@ -1,10 +1,10 @@
 // How many micro-batches a pipeline should have.
 //
 // More of them fill the pipeline better, and each has its fixed cost. Numbers from the fewest to
-// several times that, an eighth apart, are compared by what a mean rank would take if its work
-// could be divided at will but for its large items: mirror descent finds those costs (profile.h).
-// The numbers that promise most are solved in earnest with little effort (balance.h), and the best
-// of them goes on with the effort of the request.
+// several times that, an eighth apart, are compared by the time of a mean rank whose work could be
+// divided at will, except its large items: mirror descent finds those costs (profile.h). The most
+// promising numbers are solved with little effort (balance.h), and the best of them again with the
+// effort of the request.
 
 #include "server/planner/ranks/solve_pipeline.h"
 
@@ -27,12 +27,12 @@ constexpr int kSimulations = 40;
 // Items that cost more than this part of the costliest micro-batch are looked at by themselves.
 constexpr double kLargePart = 0.7;
 
-// Simulations that a solution takes about, and for each rank. Where the allowance is less than
-// that, none is looked for.
+// The simulations of a solution, about, and for each rank. If the allowance does not afford them,
+// none is looked for.
 constexpr uint64_t kSimulationsToSolve = 800;
 constexpr uint64_t kSimulationsARank = 100;
 
-// Numbers that are tried in earnest.
+// How many numbers are solved.
 size_t Tries(Effort effort) {
   switch (effort) {
     case Effort::kFast:
@@ -44,7 +44,7 @@ size_t Tries(Effort effort) {
   }
 }
 
-// Of an allowance, for one number of micro-batches.
+// Ticks to solve for one number of micro-batches.
 uint64_t TicksToSolve(const Pass& pass, uint64_t slots) {
   const uint64_t works = 2 * slots * pass.pipeline()->virtual_stages();
   return kTicksAWork * works * (kSimulationsToSolve + kSimulationsARank * pass.ranks());
@@ -66,7 +66,7 @@ class NumberSearch {
     }
   }
 
-  // The numbers that promise most, the best first.
+  // The most promising numbers, the best first.
   std::vector<uint64_t> Run(uint64_t fewest, uint64_t most, size_t wanted) const {
     std::vector<std::pair<double, uint64_t>> numbers;
     double best = 0;
@@ -88,8 +88,8 @@ class NumberSearch {
   }
 
  private:
-  // About what a rank takes with so many micro-batches: one that has of the large items what ranks
-  // have on average.
+  // The estimated time of a mean rank with this many micro-batches and an average part of the large
+  // items.
   double Makespan(uint32_t slots) const {
     PipelineSimulator simulator(*pass_.pipeline(), slots, PipelineSimulator::Mode::kTrace,
                                 allowance_);
@@ -114,7 +114,7 @@ class NumberSearch {
     return profile.makespan;
   }
 
-  // The mean of the ranks' costliest items, of those that are large.
+  // The mean over ranks of the costliest large item.
   double Costliest(double large) const {
     double sum = 0;
     size_t count = 0;
@@ -129,7 +129,7 @@ class NumberSearch {
   const Allowance& allowance_;
   const uint32_t ranks_;
   double total_ = 0;
-  double most_ = 0;  // of a micro-batch that is full
+  double most_ = 0;  // of a full micro-batch
   std::vector<double> descending_;
 };
 

@@ -15,14 +15,14 @@
 
 namespace batchplan {
 
-// Packed micro-batches for the pipelines of all ranks, as many on each as make the slowest done
-// soonest: more fill the pipeline better, but each has its fixed cost. Numbers that the pass allows
-// are tried, from `fewest` to `most`, first by what the work would take if it could be divided at
-// will (time/profile.h), the best of them in earnest (lanes/balance.h).
+// Packed micro-batches for the pipelines of all ranks, as many on each as finish the slowest
+// soonest: more micro-batches fill the pipeline better, but each has its fixed cost. Allowed
+// numbers from `fewest` to `most` are compared by the time of the work if it could be divided at
+// will (time/profile.h); the best of them are solved (lanes/balance.h).
 //
-// `rank_of` is the rank of each item, or empty. Nothing if no number is allowed, if none is found
-// that holds all items, or once a stop is requested. Bin s of rank r is number r * slots + s.
-// `solved` is called with the bins and the makespan of each number that is tried in earnest.
+// `rank_of` is the rank of each item, or empty. Nothing if no number is allowed, if no bins are
+// found for all items, or once a stop is requested. Bin s of rank r is number r * slots + s.
+// `solved` is called with the bins and the makespan of each number that is solved.
 std::optional<Bins> SolveOnPipelines(const Pass& pass, const PackItems& items,
                                      double per_microbatch, std::span<const uint32_t> rank_of,
                                      uint64_t fewest, uint64_t most,

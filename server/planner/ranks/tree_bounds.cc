@@ -16,10 +16,10 @@
 namespace batchplan {
 namespace {
 
-// Sums of doubles may be off by this part.
+// The relative error of sums of doubles.
 constexpr double kSumRounding = 1e-9;
 
-// Fewer for large trees, in which a trial takes long.
+// Fewer for large trees, whose trials are slow.
 constexpr int kTrials = 40;
 constexpr int kTrialsOfMany = 16;
 constexpr size_t kMany = 16384;
@@ -35,8 +35,8 @@ TreeBounds::TreeBounds(const Pass& pass, std::span<const SequenceIndex> sequence
   CountCopies();
 }
 
-// What tokens up to a depth cost along a path; where attention hides the exchange, without that, of
-// which plans that cut paths elsewhere may have less.
+// The cost of a path's tokens up to a depth. If attention may hide the exchange, without it, since
+// plans that cut paths elsewhere may pay less of it.
 double TreeBounds::CostTo(uint32_t depth) const {
   if (depth == 0) return 0;
   const CostFunction& cost = pass_.cost();
@@ -133,11 +133,11 @@ bool TreeBounds::IsTooShort(double time, uint32_t ranks) const {
   return below[0] > ranks * time * (1 + kSumRounding);
 }
 
-// Only the rows of as many slots as the longest sequences need are looked at.
+// Looks only at the rows of the slots that the longest sequences need.
 double TreeBounds::HeadSlots(uint32_t ranks) const {
   const double capacity = pass_.bin_limits().capacity;
   const auto per_sequence = static_cast<double>(pass_.cost().OfBranchComputation(0, 0));
-  // The work that rows of a number of tokens have room for: the densest edges first.
+  // The most work in a number of tokens: that of the densest edges.
   std::vector<const Edge*> edges;
   double all = 0;
   for (const std::vector<Edge>* list : {&inner_, &leaves_}) {
@@ -181,13 +181,13 @@ double TreeBounds::HeadSlots(uint32_t ranks) const {
       tokens += length - joined;
       least_private = std::min(least_private, leaves_[leaf].tokens);
     }
-    // No two of them in one row: the shortest and what another has for itself.
+    // Whether no two of them fit one row: the shortest, and what another one does not share.
     const bool each_alone = length + least_private > capacity;
     const double rows = rows_alone + (each_alone ? static_cast<double>(taken.size())
                                                  : std::ceil(tokens / capacity));
     for (; rows > static_cast<double>(slots) * ranks; ++slots) {
       heads += CostTo(tree_.length(leaf)) + per_sequence;
-      // What the slots so far have room for, rows of sequences that run alone beside it.
+      // The room of the slots so far; sequences that run alone come beside it.
       const double room = (slots + 1.0) * ranks * capacity;
       while (next_edge < edges.size() && held_tokens + edges[next_edge]->tokens <= room) {
         held += edges[next_edge]->cost;
@@ -220,7 +220,7 @@ Cost TreeBounds::StepTime(uint32_t ranks, Synchronization synchronization) const
   low = std::max(longest, low / ranks);
   const int trials = tree_.size() > kMany ? kTrialsOfMany : kTrials;
   for (int i = 0; i < trials && high > low * (1 + kSumRounding); ++i) {
-    // Most often little is missing.
+    // Mostly the bound is close.
     const double middle =
         i < 8 ? std::min(low * (1 + 0.002 * (1 << i)), (low + high) / 2) : (low + high) / 2;
     (IsTooShort(middle, ranks) ? low : high) = middle;

@@ -1,4 +1,4 @@
-// Lower bounds where sequences share.
+// Lower bounds where sequences share prefixes.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_RANKS_TREE_BOUNDS_H_
 #define BATCHPLAN_SERVER_PLANNER_RANKS_TREE_BOUNDS_H_
@@ -21,10 +21,8 @@ namespace batchplan {
 // holds anything below it, and at least in
 //   - as many rows as any edge below it;
 //   - ceil(W / (capacity - b)) rows, W the tokens of all edges below, each times its own copies: a
-//   row
-//     has room for so much beside the path to b;
-//   - as many as bins of capacity - b need for the leaves that hang on it, and as the limit of
-//     sequences leaves.
+//     row has room for capacity - b tokens beside the path to b;
+//   - as many rows as its leaves need bins of capacity - b, and as the limit on sequences needs.
 class TreeBounds {
  public:
   TreeBounds(const Pass& pass, std::span<const SequenceIndex> sequences);
@@ -32,16 +30,17 @@ class TreeBounds {
   // The fewest micro-batches. O(n).
   uint64_t FewestMicrobatches() const;
 
-  // What `ranks` ranks take at least for these sequences, without the fixed costs of micro-batches.
+  // A lower bound on the time of `ranks` ranks for these sequences, without the fixed costs of
+  // micro-batches.
   //
   // If no rank is busy for longer than T, then as many ranks as ceil(X / (T - c(b))) have something
   // below an edge, X the cost of the edges below, each times its own copies: every such rank pays
-  // the path to b, c(b). T is too short where the edges, so often, cost more than ranks * T. The
+  // the path to b, c(b). T is too short if the edges, each so often, cost more than ranks * T. The
   // least T is found by bisection, each trial O(n).
   //
-  // In lockstep also by head slots: if the m longest sequences need rows in k slots, the k longest
-  // slots take no less than the m-th longest sequence. And these slots hold no more of the work
-  // than the densest edges that have room in them.
+  // In lockstep also by head slots: if the m longest sequences need rows in k slots, each of the k
+  // longest slots runs at least as long as the m-th longest sequence, and these slots hold no more
+  // of the work than the densest edges that have room in them.
   Cost StepTime(uint32_t ranks, Synchronization synchronization) const;
 
  private:

@@ -1,4 +1,5 @@
-// How much work a plan is worth, what of it may still be spent, and whether anybody waits for it.
+// How much work a plan is worth, how much of it may still be spent, and whether anybody waits for
+// it.
 //
 //   const Allowance allowance(AllowanceOf(effort), stop);       // of a request
 //   {
@@ -45,7 +46,7 @@ class Allowance {
   };
 
  public:
-  // Without limit, until `stop` is requested.
+  // No limit, until `stop` is requested.
   Allowance(std::stop_token stop = {}) : stop_(std::move(stop)) {}  // NOLINT: tokens stand for it.
   Allowance(uint64_t ticks, std::stop_token stop, uint64_t reserve = 0)
       : stop_(std::move(stop)),
@@ -70,17 +71,16 @@ class Allowance {
   void SpendOnTop(uint64_t ticks) const {
     if (account_) account_->used += ticks;
   }
-  // Whether what is left and the reserve pay for this many ticks. Asked before work that improves
-  // every plan and that no search does, such as ordering the micro-batches of a pipeline.
+  // Whether the rest and the reserve pay for this many ticks. For work that improves every plan and
+  // that no search does, such as ordering the micro-batches of a pipeline.
   bool Affords(uint64_t ticks) const {
     return !account_ || ticks <= account_->left || ticks - account_->left <= account_->reserve;
   }
-  // All ticks that were spent, also beyond what was left and on top; 0 without limit.
+  // All ticks spent, including those on top and beyond the limit; 0 without a limit.
   uint64_t used() const { return account_ ? account_->used : 0; }
 
-  // While a Part lives, only `parts` of `of` equal parts of what is left can be spent. What it
-  // leaves unspent is there for later work. Parts end in the reverse of the order in which they
-  // began.
+  // While a Part lives, only `parts` of `of` equal parts of the rest can be spent. What remains
+  // unspent is for later work. Parts end in the reverse order of their beginning.
   class Part {
    public:
     Part(const Allowance& allowance, uint64_t of, uint64_t parts = 1)
@@ -112,10 +112,10 @@ inline Effort Affordable(Effort effort, const Allowance& allowance) {
   return allowance.spent() ? Effort::kFast : effort;
 }
 
-// The steps of one search, which end with the allowance; spent when the search is over.
+// The steps of one search, limited by the allowance; spent when the search is over.
 class SearchSteps {
  public:
-  // `most` steps of `ticks_each`, or as many as are left, but never fewer than `least`.
+  // `most` steps of `ticks_each` ticks, or as many as the allowance has, but at least `least`.
   SearchSteps(const Allowance& allowance, uint64_t most, uint64_t ticks_each, uint64_t least = 0)
       : left(std::min(most, std::max(least, allowance.left() / ticks_each))),
         allowance_(allowance),

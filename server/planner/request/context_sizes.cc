@@ -56,7 +56,7 @@ absl::Status CheckSizes(const Topology& topology) {
   return absl::OkStatus();
 }
 
-// What a topology makes the lengths in a group of `ranks` ranks multiples of.
+// The multiple that a topology asks of lengths in a group of `ranks` ranks.
 uint64_t TopologyMultiple(const Topology& topology, uint32_t ranks) {
   const uint64_t chunks = ranks > 1 ? 2 * uint64_t{ranks} : 1;
   return chunks * (topology.sequence_parallel ? topology.tensor_parallel : 1);

@@ -22,22 +22,21 @@ inline uint64_t PoolOf(const Topology& topology) {
 }
 
 // The sizes of a topology with dynamic_context, ascending: powers of two from min_size to max_size,
-// and the pool where max_size allows it; the pool alone where min_size does not divide it, since
-// then groups of these sizes never add up to it. Every other size divides what is left of the pool
-// beside larger ones, so that groups of descending sizes begin at multiples of their own. Empty: no
-// size is possible.
+// and the pool if max_size allows it. If min_size does not divide the pool, groups of these sizes
+// never add up to it, and the pool is the only size. All sizes but the pool divide the rest of the
+// pool beside larger groups, so that groups of descending sizes begin at multiples of their own.
+// Empty if no size is possible.
 std::vector<uint32_t> ContextSizes(const Topology& topology);
 
 // InvalidArgument, naming field, value and limit, if the sizes of topology.dynamic_context are
-// wrong, or if it is set, or unset, beside an option that can't be had then. Of options that are
-// valid otherwise.
+// wrong, or if an option excludes, or needs, dynamic_context. The options are valid otherwise.
 absl::Status CheckDynamicContext(const PlanOptions& options);
 
 // The most tokens that a group holds, whatever its budget, so that lengths rounded up stay within
 // the 32 bits of a row's width.
 inline constexpr uint32_t kMaxGroupTokens = uint32_t{1} << 31;
 
-// What a group of `ranks` ranks takes.
+// What a group of `ranks` ranks holds.
 struct GroupLimits {
   uint32_t ranks = 1;
   // Lengths are rounded up to it.
@@ -59,8 +58,8 @@ absl::StatusOr<std::vector<uint32_t>> BucketsOf(const Topology& topology, const 
                                                 uint32_t ranks, uint32_t multiple,
                                                 absl::string_view where);
 
-// Of the sizes that a pass can use, ascending. Those that hold no token are left out, and with them
-// all but the pool where the others don't add up to it.
+// The limits of the sizes that a pass can use, ascending. Sizes that hold no token are left out. If
+// the others then can't add up to the pool, only the pool is left.
 //
 // InvalidArgument, naming the field with `where`, if no sizes of ContextSizes are left, and as by
 // BucketsOf.
@@ -68,8 +67,9 @@ absl::StatusOr<std::vector<GroupLimits>> GroupLimitsOf(const Topology& topology,
                                                        const PassOptions& pass,
                                                        absl::string_view where);
 
-// What a group of one rank rounds lengths up to, whether or not there may be one. Of options for
-// which GroupLimitsOf gives limits, so that it divides every multiple there.
+// The multiple that a group of one rank rounds lengths up to, whether or not one is allowed. It
+// divides the multiples of all GroupLimitsOf. REQUIRES: options for which GroupLimitsOf gives
+// limits.
 uint32_t LengthMultipleOfOne(const Topology& topology, const PassOptions& pass);
 
 }  // namespace batchplan

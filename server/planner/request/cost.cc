@@ -20,8 +20,7 @@ double ToDouble(absl::uint128 value) {
          static_cast<double>(absl::Uint128Low64(value));
 }
 
-// The entry of model.exchange that says what groups of `ranks` ranks exchange; its size if none
-// does.
+// The entry of model.exchange for groups of `ranks` ranks; its size if there is none.
 size_t ExchangeEntry(const CostModel& model, uint32_t ranks) {
   const auto reaches = [ranks](const ContextExchange& exchange) {
     return exchange.up_to_size == 0 || ranks <= exchange.up_to_size;
@@ -30,7 +29,7 @@ size_t ExchangeEntry(const CostModel& model, uint32_t ranks) {
                              model.exchange.begin());
 }
 
-// What one rank pays, in the units of the model.
+// The costs of one rank, in the units of the model.
 struct RankCosts {
   double per_token = 0;
   double per_token_squared = 0;
@@ -46,7 +45,7 @@ RankCosts RankCostsOf(const CostModel& model, uint32_t ranks) {
           .ranks = ranks};
 }
 
-// What a pass costs one rank at most.
+// The most that a pass costs one rank.
 struct MostCosts {
   double exchange = 0;
   double all_else = 0;
@@ -54,7 +53,8 @@ struct MostCosts {
   uint32_t ranks = 1;
 };
 
-// At least what these cost in that many micro-batches with that much tail padding.
+// An upper bound on the cost of these sequences in this many micro-batches with this much tail
+// padding.
 MostCosts MostOf(const CostModel& model, const RankCosts& costs, std::span<const uint32_t> lengths,
                  uint64_t microbatches, uint64_t tail_tokens) {
   uint64_t tokens = 0;
@@ -71,8 +71,8 @@ MostCosts MostOf(const CostModel& model, const RankCosts& costs, std::span<const
           .ranks = costs.ranks};
 }
 
-// The power of two that brings `ranks` times what is paid, and times longer than that by `waiting`
-// on each of them, below 2^62.
+// The power of two that scales `ranks` times the costs, and `ranks` times costs plus `waiting`, to
+// below 2^62.
 absl::StatusOr<int> ScaleOf(const MostCosts& costs, double waiting, double ranks) {
   const double total = costs.exchange + costs.all_else;
   if (!std::isfinite(total * ranks)) {
@@ -118,7 +118,7 @@ absl::Status CheckExchangeFigures(const ModelShape& shape) {
   return absl::OkStatus();
 }
 
-// By the bytes that each rank receives of a token, times the unit of cost.
+// From the bytes that each rank receives of a token, times the unit of cost.
 std::vector<ContextExchange> ExchangeOf(const ModelShape& shape, double bytes) {
   const double seconds = bytes * shape.flops_per_second;
   std::vector<ContextExchange> exchange;
@@ -132,7 +132,7 @@ std::vector<ContextExchange> ExchangeOf(const ModelShape& shape, double bytes) {
   return exchange;
 }
 
-// That what is made of the figures is a coefficient.
+// Checks that the figures give valid coefficients.
 absl::Status CheckExchangeOf(const ModelShape& shape,
                              const std::vector<ContextExchange>& exchange) {
   for (const ContextExchange& entry : exchange) {
@@ -189,7 +189,7 @@ absl::StatusOr<std::vector<CostFunction>> CostFunction::CreateForSizes(
     }
   }
   const MostCosts most = MostOf(model, dearest, longest, microbatches, tail_tokens);
-  // Beside nothing at all, nothing is lost.
+  // If all else costs nothing, no precision is lost.
   if (most.all_else > 0 && most.exchange > kMostExchange * most.all_else) {
     const size_t entry = ExchangeEntry(model, most.ranks);
     return absl::InvalidArgumentError(

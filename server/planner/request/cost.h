@@ -1,5 +1,5 @@
-// The costs that plans go by: the cost model of a transformer from its shape, and predicted compute
-// as integers, equal on every machine and safe to add up.
+// Costs: the cost model of a transformer from its shape, and predicted compute as integers that are
+// equal on every machine and safe to add up.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_REQUEST_COST_H_
 #define BATCHPLAN_SERVER_PLANNER_REQUEST_COST_H_
@@ -18,8 +18,8 @@ namespace batchplan {
 // A cost in the scaled units of one CostFunction.
 using Cost = uint64_t;
 
-// What each of `ranks` context-parallel ranks spends on a token of the sequences that they share,
-// to exchange keys and values: CostModel.exchange of that size, times (ranks - 1) / ranks.
+// What each of `ranks` context-parallel ranks spends on exchanging keys and values, for each token
+// of the sequences that they share: CostModel.exchange of that size, times (ranks - 1) / ranks.
 double ExchangePerToken(const CostModel& model, uint32_t ranks);
 
 // The sequences of a pass as they stand on groups of `ranks` context-parallel ranks; a sequence's
@@ -42,36 +42,37 @@ class CostFunction {
   static constexpr double kMostExchange = 1 << 20;
 
   // For these sequences, in at most `microbatches` micro-batches whose rows have at most
-  // `tail_tokens` of padding together, and which cost `loads` units beside. Times that are up to
-  // `waiting` units longer than the costs stay below 2^62 too. InvalidArgument if the total is not
-  // finite, or if `waiting` is more than kMostWaiting times the total.
+  // `tail_tokens` tokens of padding in all, and whose loads cost `loads` units. Costs plus up to
+  // `waiting` units stay below 2^62. InvalidArgument if the total is not finite, or if `waiting` is
+  // more than kMostWaiting times the total.
   static absl::StatusOr<CostFunction> Create(const CostModel& model,
                                              const SharedSequences& sequences,
                                              uint64_t microbatches, uint64_t tail_tokens,
                                              double waiting = 0, double loads = 0);
 
-  // One cost function for each size of groups, all in one scale. Whatever sizes the sequences are
-  // on, `pool` times the sum of all costs stays below 2^62, and so does what all `pool` ranks spend
-  // and wait together. `sizes` is not empty, and their lengths are parallel. Errors as by Create;
-  // also InvalidArgument if the exchange is more than kMostExchange times all other costs.
+  // One cost function for each size of groups, all in one scale. Whichever sizes the sequences are
+  // on, `pool` times the sum of all costs stays below 2^62, and so does all that `pool` ranks
+  // compute and wait. `sizes` is not empty, and the lengths of all sizes are parallel. Errors as by
+  // Create; also InvalidArgument if the exchange is more than kMostExchange times all other costs.
   static absl::StatusOr<std::vector<CostFunction>> CreateForSizes(
       const CostModel& model, std::span<const SharedSequences> sizes, uint64_t pool,
       uint64_t microbatches, uint64_t tail_tokens, double waiting = 0);
 
-  // A sequence of `length` aligned tokens, at least 1. Monotone and convex in the length: with
-  // exchange_overlaps it is the linear part and the greater one of attention and exchange.
+  // A sequence of `length` aligned tokens, at least 1. Monotone and convex in the length. With
+  // exchange_overlaps it is the linear part plus the greater of attention and exchange.
   Cost OfSequence(uint64_t length) const {
     const Cost attention = OfAttention(length);
     const Cost exchange = Of(exchange_, length);
     return per_sequence_ + Of(per_token_, length) +
            (overlaps_ ? std::max(attention, exchange) : attention + exchange);
   }
-  // What a sequence costs without the exchange.
+  // OfSequence without the exchange.
   Cost OfComputation(uint64_t length) const {
     return per_sequence_ + Of(per_token_, length) + OfAttention(length);
   }
-  // The same two of a sequence whose first `shared` tokens are computed with another: what its
-  // other tokens cost, as each attends to all before it, whoever shares those.
+  // OfSequence and OfComputation of a sequence whose first `shared` tokens are computed with
+  // another sequence: the cost of its other tokens, each of which attends to all tokens before it,
+  // shared or not.
   Cost OfBranch(uint64_t length, uint64_t shared) const {
     const Cost attention = OfAttention(length) - OfAttention(shared);
     const Cost exchange = Of(exchange_, length - shared);
@@ -81,8 +82,8 @@ class CostFunction {
   Cost OfBranchComputation(uint64_t length, uint64_t shared) const {
     return OfComputation(length) - Of(per_token_, shared) - OfAttention(shared);
   }
-  // Whether a branch costs less as a part of its path than by itself, as attention hides the
-  // exchange.
+  // Whether attention hides the exchange, so that a branch costs less as a part of its path than by
+  // itself.
   bool overlaps() const { return overlaps_; }
   // The tail padding of rows.
   Cost OfTail(uint64_t tokens) const { return Of(per_token_, tokens); }
@@ -163,19 +164,18 @@ struct ModelShape {
 // the forward pass a rank receives, in each layer, the keys and values of the tokens that the
 // others hold, 2gh numbers of 2 bytes (bf16) a token. The backward pass takes them once more, and
 // their gradients, as many bytes, to the ranks that hold them. So it moves twice what the forward
-// pass does, as it computes twice as much, and one ratio holds for both: a token that is received
-// costs
+// pass does, and computes twice as much. One ratio holds for both: a received token costs
 //
 //   4gh * layers * flops_per_second / bytes_per_second
 //
 // of the units above. Groups of up to node_size ranks receive at node_bytes_per_second; in larger
-// ones all that is received has passed from node to node, at network_bytes_per_second. Tensor
+// groups all that a rank receives has passed between nodes, at network_bytes_per_second. Tensor
 // parallelism divides what a GPU computes and what it receives alike: give the three figures of one
 // GPU.
 //
 // InvalidArgument, naming the field, if layers, hidden_size or attention_heads is 0, if kv_heads
-// does not divide attention_heads, if a figure of the exchange is negative or not finite, if one is
-// set without which it has no meaning, or if they make no coefficient.
+// does not divide attention_heads, if a figure of the exchange is negative or not finite, or is set
+// without another that it needs, or if the figures give no valid coefficient.
 absl::StatusOr<CostModel> CostModelOf(const ModelShape& shape);
 
 }  // namespace batchplan

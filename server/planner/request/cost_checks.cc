@@ -33,7 +33,7 @@ absl::Status CheckStageShares(const std::vector<double>& shares, uint32_t stages
 }
 
 absl::Status CheckCoefficient(absl::string_view name, double value) {
-  // NaN is none of these.
+  // NaN fails both comparisons.
   if (value == 0 || (value >= kMinCoefficient && value <= kMaxCoefficient)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("cost_model.", name, " is ", value,
                                                  "; it must be 0, or between ", kMinCoefficient,

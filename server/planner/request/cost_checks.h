@@ -1,5 +1,4 @@
-// What no manifest could make right in what a step costs: the pipeline that runs it, and the cost
-// model.
+// Checks of the pipeline and the cost model that need no manifest.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_REQUEST_COST_CHECKS_H_
 #define BATCHPLAN_SERVER_PLANNER_REQUEST_COST_CHECKS_H_
@@ -9,8 +8,8 @@
 
 namespace batchplan {
 
-// InvalidArgument, naming field and value, if a pipeline of this topology, whose sizes are valid,
-// can't be as the options say. Without a pipeline nothing is looked at.
+// InvalidArgument, naming field and value, if the options are wrong for a pipeline of this
+// topology, whose sizes are valid. Checks nothing without a pipeline.
 absl::Status CheckPipeline(const Topology& topology, const PipelineOptions& pipeline);
 
 // InvalidArgument, naming field and value, if a coefficient is out of range, if the sizes of

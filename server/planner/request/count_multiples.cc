@@ -9,7 +9,7 @@
 namespace batchplan {
 namespace {
 
-// Of a pass, and of all passes together.
+// The limit for a pass, and for all passes together.
 constexpr uint64_t kMaxCountMultiple = uint64_t{1} << 20;
 
 absl::Status CheckPass(const PlanOptions& options, size_t i) {

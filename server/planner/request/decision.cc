@@ -8,9 +8,9 @@ namespace {
 
 constexpr uint32_t kNothingKept = std::numeric_limits<uint32_t>::max();
 
-// Writes the time of a number of slots. A time that stands there already gives way if it is longer,
-// or if `replaces` is set. Beyond kMostTriedSlots the entry of the longest time is dropped, but
-// never the fewest slots or `kept`.
+// Writes the time of a number of slots. It replaces an earlier time if that is longer, or if
+// `replaces` is set. Beyond kMostTriedSlots the entry with the longest time is dropped, but never
+// the fewest slots or `kept`.
 void PutSlots(uint64_t number, double step_time, uint32_t kept, bool replaces, TriedSlots& tried) {
   const auto slots = static_cast<uint32_t>(std::min<uint64_t>(number, kNothingKept - 1));
   const auto at = std::ranges::lower_bound(tried, slots, {}, &SlotsTried::slots);

@@ -34,9 +34,10 @@ struct MiniBatchDecision {
   friend bool operator==(const MiniBatchDecision&, const MiniBatchDecision&) = default;
 };
 
-// Of a mini-batch: the fewest slots and those with the least step times.
+// The most TriedSlots of a mini-batch: the fewest slots are kept, and those with the least step
+// times.
 inline constexpr size_t kMostTriedSlots = 16;
-// Of a pass, those of its first mini-batches.
+// The most decisions of a pass: those of its first mini-batches are kept.
 inline constexpr size_t kMostDecisions = 1024;
 
 // Names of methods, beside those of presets.
@@ -47,18 +48,18 @@ inline constexpr absl::string_view kSearchedMethod = "every_division";
 inline constexpr absl::string_view kJointMethod = "joint";
 inline constexpr absl::string_view kFollowedMethod = "follow";
 inline constexpr absl::string_view kMegatronMethod = "megatron_dynamic_cp";
-// The size is appended.
+// Followed by the size.
 inline constexpr absl::string_view kFixedSizeMethod = "context_parallel_";
 
-// Notes a number of slots that was tried. Of two times of one number the shorter stays.
-// O(kMostTriedSlots).
+// Notes a number of slots that was tried, and the shorter of its times. O(kMostTriedSlots).
 void NoteSlots(uint64_t slots, double step_time, TriedSlots& tried);
 void NoteSlots(std::span<const SlotsTried> others, TriedSlots& tried);
 
-// Gives the slots that the plan has the plan's own time, whatever was noted of them.
+// Sets the time of the plan's own number of slots, whatever was noted for it.
 void SettleSlots(uint32_t slots, double step_time, TriedSlots& tried);
 
-// Adds what another search over the same mini-batch tried, beside the `slots` that the plan has.
+// Adds the numbers that another search over the same mini-batch tried, except the plan's own
+// `slots`.
 void NoteOtherSlots(std::span<const SlotsTried> others, uint32_t slots, TriedSlots& tried);
 
 }  // namespace batchplan

@@ -17,7 +17,8 @@ absl::StatusOr<uint32_t> LengthMultiple(const Topology& topology, const PassOpti
   const uint64_t context =
       topology.context_parallel > 1 ? 2 * uint64_t{topology.context_parallel} : 1;
   const uint64_t demanded = context * tensor;
-  // Beyond the budget already, or below 2^32 like the other, so that the multiple fits 64 bits.
+  // Either beyond the budget already, or both factors are below 2^32, so that the multiple fits 64
+  // bits.
   const uint64_t multiple = demanded > pass.max_tokens_per_microbatch
                                 ? demanded
                                 : std::lcm(uint64_t{pass.length_multiple}, demanded);
@@ -55,7 +56,7 @@ absl::Status TooLong(uint32_t index, uint32_t length, const PlanOptions& options
       " overlong to truncate or drop"));
 }
 
-// A sequence whose load no micro-batch may have, where it may not be left out.
+// A sequence whose load exceeds a limit, if the policy does not leave it out.
 absl::Status TooMuch(SequenceIndex sequence, const ExceededLimit& exceeded, const Loads& loads,
                      const PlanOptions& options) {
   const std::string name = absl::Utf8SafeCEscape(loads.name(exceeded.load));
@@ -104,7 +105,7 @@ absl::StatusOr<PlannedLengths> ApplyOverlongPolicy(const Manifest& manifest,
         if (!groups.empty()) dropped[groups[sequence]] = true;
         break;
       case OverlongPolicy::kAlone:
-        // Other micro-batches of its slot are dealt with it.
+        // A dealt load is dealt together with the slot's other micro-batches.
         if (exceeded && IsDealt(options.cost_model, loads.name(exceeded->load))) {
           return TooMuch(sequence, *exceeded, loads, options);
         }

@@ -1,5 +1,5 @@
-// Stage 1, align: the lengths that are planned. What is too long is cut, dropped or refused; what
-// is planned is rounded up to each pass's multiple.
+// Stage 1, align: the lengths that are planned. Sequences that are too long are cut, dropped, run
+// alone or refused; planned lengths are rounded up to each pass's multiple.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_REQUEST_LENGTHS_H_
 #define BATCHPLAN_SERVER_PLANNER_REQUEST_LENGTHS_H_
@@ -22,10 +22,10 @@
 
 namespace batchplan {
 
-// The least common multiple of pass.length_multiple and what the topology demands. Context
-// parallelism cuts a sequence into 2*CP chunks, two to a rank, so that causal attention costs every
-// rank the same; sequence parallelism cuts activations TP ways. So 2*CP*TP for CP > 1 with sequence
-// parallelism, 2*CP without it, TP or 1 at CP = 1.
+// The least common multiple of pass.length_multiple and the topology's multiple. Context
+// parallelism cuts a sequence into 2*CP chunks, two for each rank, so that causal attention costs
+// every rank the same; sequence parallelism cuts activations into TP parts. So the topology's
+// multiple is 2*CP (1 if CP = 1), times TP with sequence parallelism.
 //
 // InvalidArgument, naming the field with `where`, if the multiple is above the pass's token budget:
 // no sequence would fit.
@@ -42,15 +42,15 @@ constexpr uint32_t AlignDown(uint32_t length, uint32_t multiple) {
   return length / multiple * multiple;
 }
 
-// The longest sequence that every pass can hold beside others, and whose limit that is.
+// The longest sequence that every pass can hold beside others, and the pass that limits it.
 struct LengthLimit {
   uint32_t length = 0;
   // Index into PlanOptions::passes.
   size_t pass = 0;
   // The ranks of the pass's largest group; 0: all groups have context_parallel.
   uint32_t ranks = 0;
-  // The longest that may run alone (OverlongPolicy::kAlone): each pass's multiple rounds it up to
-  // a row's width, of 32 bits.
+  // The longest that may run alone (OverlongPolicy::kAlone): rounded up to each pass's multiple it
+  // is a row's width, which has 32 bits.
   uint32_t alone = 0;
 };
 
@@ -64,28 +64,29 @@ struct ExcludedSequence {
 };
 
 struct PlannedLengths {
-  // One a sequence of the manifest, its own where it runs alone; 0 for a dropped one.
+  // One a sequence of the manifest: its true length if it runs alone, 0 if it is dropped.
   std::vector<uint32_t> lengths;
   std::vector<ExcludedSequence> excluded;  // ascending by index
 };
 
-// Applies options.overlong to the manifest, but not to sequences that are `ignored`; kDrop drops
+// Applies options.overlong to the sequences of the manifest that are not `ignored`; kDrop drops
 // whole groups. A sequence whose load exceeds a limit by itself is overlong too. InvalidArgument,
-// naming sequence, length or load, and limit, for an overlong sequence under kReject, for one under
-// kTruncate whose load is too much, for one under kAlone whose row would be wider than 32 bits
-// tell, and for a sequence of length 0.
+// naming sequence, length or load, and limit: under kReject for any overlong sequence, under
+// kTruncate for one whose load exceeds a limit, under kAlone for one whose row would be wider than
+// 32 bits hold, and always for a sequence of length 0.
 absl::StatusOr<PlannedLengths> ApplyOverlongPolicy(const Manifest& manifest,
                                                    const PlanOptions& options, const Groups& groups,
                                                    const Loads& loads, const LengthLimit& limit,
                                                    absl::FunctionRef<bool(SequenceIndex)> ignored);
 
-// InvalidArgument, naming a sequence, unless manifest.pad_to, where it is set, holds every one.
+// InvalidArgument, naming a sequence, if manifest.pad_to is set and below the sequence's length.
 absl::Status CheckPadTo(const Manifest& manifest, const PlannedLengths& planned);
 
 // Every planned length rounded up to one multiple, by manifest position; 0 for a dropped sequence.
 using AlignedLengths = std::shared_ptr<const std::vector<uint32_t>>;
 
-// The planned lengths rounded up to every multiple that was asked for, each once. Views them.
+// The planned lengths rounded up to each multiple that is asked for, each computed once. Views
+// them.
 class Alignments {
  public:
   explicit Alignments(std::span<const uint32_t> planned_lengths) : lengths_(planned_lengths) {}

@@ -21,7 +21,7 @@ std::string QuotedLoad(absl::string_view name) {
 namespace {
 
 absl::Status CheckValue(absl::string_view where, double value) {
-  // NaN is neither.
+  // NaN fails both tests.
   if (value >= 0 && std::isfinite(value)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(where, " is ", value, "; it must be finite, and at least 0"));
@@ -96,7 +96,7 @@ absl::Status CheckItems(const Manifest& manifest, size_t number) {
   return CheckSum(where + ".values", items.values);
 }
 
-// That `name`, at `where`, is a load of the manifest which nothing in `seen` names.
+// Checks that `name`, at `where`, is a load of the manifest and is not in `seen`.
 absl::Status CheckName(const Manifest& manifest, absl::string_view where, absl::string_view name,
                        std::set<absl::string_view>& seen) {
   const auto has_name = [&](const Load& load) { return load.name == name; };
@@ -160,7 +160,7 @@ absl::Status CheckLimits(const Manifest& manifest, const PassOptions& pass,
   return absl::OkStatus();
 }
 
-// Groups that differ in size know tokens alone.
+// Groups that differ in size know no loads.
 absl::Status CheckWithDynamicContext(const PlanOptions& options) {
   if (!options.topology.dynamic_context) return absl::OkStatus();
   std::string set = options.cost_model.loads.empty() ? "" : "cost_model.loads";
@@ -298,7 +298,7 @@ double Loads::LargestOf(size_t load, SequenceIndex sequence, uint32_t dealt_to) 
   if (dealt_to == 0) return Of(load, sequence);
   const std::span<const double> items = ItemsOf(load, sequence);
   if (items.empty()) return 0;
-  // Others have nothing.
+  // Further ranks would have nothing.
   std::vector<double> sums(std::min<size_t>(dealt_to, items.size()), 0);
   Deal(items, sums);
   return std::ranges::max(sums);

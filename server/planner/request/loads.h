@@ -1,4 +1,4 @@
-// Loads: what sequences bring to a micro-batch beside tokens, and what of it a request limits.
+// Loads: what sequences add to a micro-batch beside tokens, and the request's limits on them.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_REQUEST_LOADS_H_
 #define BATCHPLAN_SERVER_PLANNER_REQUEST_LOADS_H_
@@ -24,9 +24,9 @@ inline constexpr double kLimitSlack = 1 + 1e-9;
 // As errors name a load.
 std::string QuotedLoad(absl::string_view name);
 
-// InvalidArgument, naming field, value and limit, if the manifest's loads, items or kinds are not
-// what the contract says, or if options name a load that the manifest does not have, name one
-// twice, or ask for what loads can't be combined with.
+// InvalidArgument, naming field, value and limit, if the manifest's loads, items or kinds break the
+// contract, or if options name a load that the manifest does not have, name one twice, or can't be
+// combined with loads.
 absl::Status CheckLoads(const Manifest& manifest, const PlanOptions& options);
 
 // Deals values to `ranks` ranks: the largest first, of equal ones the earlier, each to the rank
@@ -34,8 +34,8 @@ absl::Status CheckLoads(const Manifest& manifest, const PlanOptions& options);
 // rank. O(n log n).
 std::vector<uint32_t> Deal(std::span<const double> values, std::span<double> sums);
 
-// The loads of a manifest that CheckLoads has passed, which they view, each with one value a
-// sequence: its own, or the sum of its items in their order.
+// The loads of a manifest that CheckLoads has passed, each with one value a sequence: the given
+// one, or the sum of its items in their order. Views the manifest.
 class Loads {
  public:
   Loads() = default;
@@ -44,7 +44,7 @@ class Loads {
   bool empty() const { return loads_.empty(); }
   size_t size() const { return loads_.size(); }
   absl::string_view name(size_t load) const { return loads_[load].name; }
-  // The number of the load of that name, which there is.
+  // The number of the load of that name. REQUIRES: there is one.
   size_t NumberOf(absl::string_view name) const;
   // By position in the manifest.
   std::span<const double> values(size_t load) const {
@@ -53,12 +53,13 @@ class Loads {
   }
   double Of(size_t load, SequenceIndex sequence) const { return values(load)[sequence.value()]; }
 
-  // What must be at one place: all of a sequence's load; or where it is dealt to so many ranks,
-  // what one of them has of the sequence's items alone. 0 ranks: it is not dealt.
+  // The part of a sequence's load that one rank must compute: all of it, or if it is dealt to
+  // `dealt_to` ranks (0: it is not), the largest part of a rank that gets this sequence's items
+  // alone.
   double LargestOf(size_t load, SequenceIndex sequence, uint32_t dealt_to) const;
 
   bool has_items(size_t load) const { return !loads_[load].item_offsets.empty(); }
-  // Only with items. The number of a sequence's first item, and its items.
+  // The number of a sequence's first item, and its items. REQUIRES: has_items.
   size_t FirstItem(size_t load, SequenceIndex sequence) const {
     return loads_[load].item_offsets[sequence.value()];
   }
@@ -74,10 +75,10 @@ class Loads {
   struct Values {
     absl::string_view name;
     std::span<const double> given;
-    // With items alone.
+    // Set only with items.
     std::vector<double> sums;
     std::span<const double> items;
-    // By sequence, and the number of all.
+    // By sequence, with the number of all items at the end.
     std::vector<size_t> item_offsets;
   };
 
@@ -86,7 +87,7 @@ class Loads {
 
 const Loads& NoLoads();
 
-// The loads of some sequences of a manifest, ascending, as if these were all.
+// The loads of some sequences of a manifest, as if these, which ascend, were all.
 class LoadsTaken {
  public:
   LoadsTaken(const Manifest& manifest, std::span<const SequenceIndex> taken);
@@ -94,15 +95,15 @@ class LoadsTaken {
   // Views this and the manifest.
   const std::vector<Load>& loads() const { return loads_; }
   const std::vector<LoadItems>& items() const { return items_; }
-  // What `of_taken` says of the items of a load, with one entry for each item of the manifest: 0 of
-  // those that are not taken.
+  // Spreads `of_taken`, one entry for each taken item of the load, to one entry for each item of
+  // the manifest: 0 for items that are not taken.
   std::vector<uint32_t> OfAll(absl::string_view load, std::span<const uint32_t> of_taken) const;
 
  private:
   struct Items {
     std::vector<uint32_t> sequences;
     std::vector<double> values;
-    // Of each in the manifest, which has `all`.
+    // The number of each item in the manifest, which has `all` items.
     std::vector<size_t> numbers;
     size_t all = 0;
   };
@@ -113,11 +114,11 @@ class LoadsTaken {
   std::vector<LoadItems> items_;
 };
 
-// Whether what the model says of the load has it dealt.
+// Whether the cost model deals the load.
 bool IsDealt(const CostModel& model, absl::string_view load);
 
-// The first limit, over all passes, that a sequence alone exceeds: of a dealt load, alone in its
-// slot.
+// The first limit, over all passes, that a sequence exceeds by itself; for a dealt load, alone in
+// its slot.
 struct ExceededLimit {
   size_t pass = 0;
   size_t load = 0;

@@ -13,10 +13,10 @@
 
 namespace batchplan {
 
-// What sequences bring to a micro-batch beside tokens.
+// A load: what sequences add to a micro-batch beside tokens.
 struct Load {
   absl::string_view name;
-  // One a sequence; empty where the load has items, which then add up to it.
+  // One a sequence; empty if the load has items, whose sum it then is.
   std::span<const double> values = {};
 };
 
@@ -44,10 +44,11 @@ struct Manifest {
   // Empty, or one a sequence: the tokens, from the first, that it has in common with an earlier
   // sequence.
   std::span<const uint32_t> shared_prefixes = {};
-  // Empty, or one a sequence: the position of that sequence. Empty: the first of the same group.
+  // Empty, or one a sequence: the position of the earlier sequence. If empty, it is the first of
+  // the same group.
   std::span<const uint32_t> shared_with = {};
   std::vector<Load> loads = {};
-  // Of some loads.
+  // Of loads without values.
   std::vector<LoadItems> items = {};
   // Empty, or one a sequence: 0 of text.
   std::span<const uint32_t> kinds = {};
@@ -61,7 +62,7 @@ class SequenceIndex {
   explicit constexpr SequenceIndex(uint32_t value) : value_(value) {}
 
   constexpr uint32_t value() const { return value_; }
-  // clang-tidy takes the 0 that the compiler compares with for a null pointer.
+  // clang-tidy mistakes the 0 that the compiler compares with for a null pointer.
   friend constexpr auto operator<=>(SequenceIndex,
                                     SequenceIndex) = default;  // NOLINT(modernize-use-nullptr)
 
@@ -98,7 +99,7 @@ class SequenceLists {
   // Appends to the list that the next Close() ends.
   void Push(SequenceIndex sequence) { sequences_.push_back(sequence); }
   void Push(std::span<const SequenceIndex> sequences) {
-    // Most have a single one, which insert() is slow to append.
+    // Most spans have one sequence, which insert() is slow to append.
     for (const SequenceIndex sequence : sequences) sequences_.push_back(sequence);
   }
   // Ends a list, which may be empty.
@@ -108,7 +109,7 @@ class SequenceLists {
   bool single() const { return offsets_.empty(); }
 
   std::vector<SequenceIndex> sequences_;
-  // None for lists of one sequence each, of which it would be a long array read at random.
+  // Empty for lists of one sequence each: it would be a long array, read at random.
   std::vector<size_t> offsets_;
 };
 

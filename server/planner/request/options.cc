@@ -133,7 +133,7 @@ bool SharesWidths(const PassOptions& pass, Sharding sharding) {
 }
 
 absl::Status PlanOptions::Validate() const {
-  // One after the other, since the last ones look at what the first ones promise.
+  // In this order, since later checks rely on earlier ones.
   if (absl::Status status = CheckTopology(topology); !status.ok()) return status;
   if (absl::Status status = CheckPipeline(topology, pipeline); !status.ok()) return status;
   if (absl::Status status = CheckCostModel(cost_model); !status.ok()) return status;

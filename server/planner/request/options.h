@@ -20,11 +20,11 @@ inline constexpr uint32_t kMaxParallelSize = 65536;
 // Far more uses of a batch than a training step has.
 inline constexpr size_t kMaxPasses = 64;
 
-// The sequences of a batch, once for each pass: a plan lists each of them in every pass.
+// The most sequences of a batch times its passes: a plan lists every sequence in every pass.
 inline constexpr uint64_t kMaxPlannedSequences = uint64_t{1} << 22;
 
-// Virtual stages of a pipeline; and of all of a plan's micro-batches, the virtual stages that they
-// go through, forwards and backwards counted as one.
+// The most virtual stages of a pipeline; and the most virtual stages that all micro-batches of a
+// plan go through, a forward and its backward counted as one.
 inline constexpr uint32_t kMaxVirtualStages = 512;
 inline constexpr uint64_t kMaxPipelineWorks = uint64_t{1} << 24;
 
@@ -43,8 +43,8 @@ inline constexpr size_t kMaxLoadName = 64;
 inline constexpr double kMinCoefficient = 1e-100;
 inline constexpr double kMaxCoefficient = 1e100;
 
-// Groups of the data_parallel * context_parallel ranks, which differ from micro-batch to
-// micro-batch.
+// Groups of ranks whose sizes differ from slot to slot; each slot divides the data_parallel *
+// context_parallel ranks.
 struct DynamicContext {
   uint32_t min_size = 1;
   // 0: the pool.
@@ -74,13 +74,13 @@ struct MiniBatching {
   Order order = Order::kPreserved;
   uint64_t seed = 0;
   GroupPolicy groups = GroupPolicy::kIgnore;
-  // Mini-batches that what moves as a whole may be trained from its place.
+  // By how many mini-batches a sequence, or a group that stays together, may move.
   uint32_t max_delay = 0;
   // Groups in a mini-batch; 0: `size` counts.
   uint32_t group_count = 0;
   LastMiniBatch last = LastMiniBatch::kExact;
 
-  // `groups`, or what group_count implies: a group that is counted is in one mini-batch.
+  // `groups`, or what group_count implies: counted groups stay in one mini-batch.
   GroupPolicy policy() const {
     const bool raised = group_count > 0 && groups == GroupPolicy::kIgnore;
     return raised ? GroupPolicy::kSameMiniBatch : groups;
@@ -99,7 +99,7 @@ struct Selection {
   friend bool operator==(const Selection&, const Selection&) = default;
 };
 
-// What ranks spend on a token, in groups of up to `up_to_size` ranks.
+// What a token's exchange costs in groups of up to `up_to_size` ranks.
 struct ContextExchange {
   // 0: all larger ones.
   uint32_t up_to_size = 0;
@@ -111,11 +111,11 @@ struct ContextExchange {
 // What a load of the manifest costs.
 struct LoadCost {
   std::string load;
-  // Of each of the ranks that share a micro-batch, divided by their number.
+  // Cost of a unit; the ranks that share a micro-batch divide it.
   double per_unit = 0;
-  // In a phase of its own, for which ranks wait for each other.
+  // Whether it is a phase of its own, after which ranks wait for each other.
   bool separate = false;
-  // Its items are dealt to the ranks of a slot. Implies a phase of its own.
+  // Whether its items are dealt to the ranks of a slot. Implies a phase of its own.
   bool dealt = false;
 
   bool has_phase() const { return separate || dealt; }
@@ -130,12 +130,12 @@ struct CostModel {
   double per_token_squared = 1.0 / 24576;
   double per_microbatch = 0.0;
   double per_sequence = 0.0;
-  // By size of the group, ascending: the first entry that reaches c costs per_token * L * (c - 1) /
-  // c; none: nothing.
+  // By size of the group, ascending: the first entry with up_to_size >= c costs per_token * L * (c
+  // - 1) / c; without such an entry there is no cost.
   std::vector<ContextExchange> exchange = {};
   // Only what attention does not hide is paid: max(0, exchange - per_token_squared * L^2 / c).
   bool exchange_overlaps = false;
-  // Beside all that, or alone.
+  // On top of the above, which may be 0.
   std::vector<LoadCost> loads = {};
 };
 
@@ -156,8 +156,8 @@ struct PipelineOptions {
   double transfer = 0;
 };
 
-// Counted in the steps of each search and in the ticks of all together, never in time, so that the
-// same request gives the same plan on every machine.
+// Counted in steps of each search and in ticks of all together, never in time: the same request
+// gives the same plan on every machine.
 enum class Effort { kFast, kDefault, kThorough };
 
 enum class Synchronization { kLockstep, kAccumulated };
@@ -180,8 +180,8 @@ enum class Layout { kPacked, kPadded };
 
 enum class Scan { kSorted, kOptimal };
 
-// With dynamic_context, of the row's group: the longest of its size, what it holds
-// (GroupLimits::capacity), or the buckets that it has (GroupLimits::buckets).
+// With dynamic_context it goes by the row's group: to the longest row of its size, to its capacity
+// (GroupLimits::capacity), or to its buckets (GroupLimits::buckets).
 enum class RowPadding { kNone, kLongest, kCapacity, kBuckets };
 
 enum class Sharding {
@@ -205,8 +205,8 @@ struct LoadLimit {
   friend bool operator==(const LoadLimit&, const LoadLimit&) = default;
 };
 
-// How equal ranks are in the number of their sequences of a mini-batch: n divided by the ranks, or
-// that rounded down or up.
+// How many of the n sequences of a mini-batch each rank has: any number, n / ranks, or that rounded
+// down or up.
 enum class EqualCounts { kAny, kExact, kWithinOne };
 
 enum class KindsPerSlot { kAny, kTogether, kAlike };
@@ -222,7 +222,7 @@ struct PassOptions {
   uint32_t microbatch_count_multiple = 1;
   // 0: no limit.
   uint32_t max_sequences_per_microbatch = 0;
-  // Of the sequences of each micro-batch.
+  // Divides the number of sequences of each micro-batch.
   uint32_t sequence_count_multiple = 1;
   BalanceOn balance_on = BalanceOn::kCost;
   Layout layout = Layout::kPacked;
@@ -237,30 +237,30 @@ struct PassOptions {
   MicrobatchOrder order = MicrobatchOrder::kAsAssigned;
   bool ignore_mini_batches = false;
   bool forward_only = false;
-  // Every sequence whole, whatever the manifest says of prefixes.
+  // Computes every sequence whole, whatever the manifest says of prefixes.
   bool ignore_shared_prefixes = false;
   std::vector<LoadLimit> limits = {};
   KindsPerSlot kinds_per_slot = KindsPerSlot::kAny;
-  // That these options were made from; empty: none. Decides on nothing.
+  // The preset that these options were made from; empty: none. Decides nothing.
   std::string preset = {};
 
-  // Whether ranks have as many sequences as each other, or as nearly as can be.
+  // Whether ranks have equal numbers of sequences, exactly or within one.
   bool keeps_counts() const { return sequence_counts != EqualCounts::kAny; }
   friend bool operator==(const PassOptions&, const PassOptions&) = default;
 };
 
-// The field that asks for them, for errors: "equal_sequence_counts is set".
+// For errors, the field that asks for the counts: "equal_sequence_counts is set".
 absl::string_view AskedAs(EqualCounts counts);
 
-// Whether it forms rows of what sequences share.
+// Whether the sharding forms rows by shared prefixes.
 bool IsOfTrees(Sharding sharding);
 
-// As the contract names them.
+// Their names in the contract.
 absl::string_view NameOf(Sharding sharding);
 absl::string_view NameOf(Packer packer);
 
-// Whether ranks that `sharding` gave their sequences run the pass at the same widths: they take
-// turns in the sorted order, so that the same positions of each form a micro-batch.
+// Whether ranks run the pass at the same widths if `sharding` gave them their sequences: then they
+// took turns in the sorted order, and the same positions of each form a micro-batch.
 bool SharesWidths(const PassOptions& pass, Sharding sharding);
 
 struct PlanOptions {
@@ -282,12 +282,12 @@ struct PlanOptions {
   absl::Status Validate() const;
 };
 
-// What a topology has where the request leaves it open: how its ranks wait for each other, and what
-// sequences cost. Ranks that are pipelines, and groups that differ in size, have costs without
-// which ever more micro-batches, or the whole pool as one group, would always be best: what
-// launching a micro-batch's kernels takes, in tokens; and of a token's cost what exchanging keys
-// and values takes with grouped-query attention, over NVLink in a node of eight and over InfiniBand
-// beyond.
+// The defaults of a topology: how its ranks wait for each other, and costs. On pipelines, and with
+// groups that differ in size, a micro-batch has a fixed cost, about that of launching its kernels
+// in tokens; without it ever more micro-batches would be best. Groups that differ in size also have
+// an exchange cost, as a part of a token's cost: about that of keys and values with grouped-query
+// attention, over NVLink in a node of eight and over InfiniBand beyond; without it the whole pool
+// as one group would be best.
 Synchronization DefaultSynchronization(const Topology& topology);
 CostModel DefaultCosts(const Topology& topology);
 

@@ -1,4 +1,4 @@
-// What each pass of a request holds, before any of its lengths are looked at.
+// What each pass of a request holds, whatever the lengths of the manifest.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_REQUEST_PASS_LIMITS_H_
 #define BATCHPLAN_SERVER_PLANNER_REQUEST_PASS_LIMITS_H_
@@ -15,10 +15,11 @@ namespace batchplan {
 
 // One entry a pass.
 struct PassLimits {
-  // The sizes that its groups may have, ascending; without dynamic_context that of
-  // topology.context_parallel, whose capacity is the token budget rounded down to the multiple.
+  // The sizes that the pass's groups may have, ascending. Without dynamic_context there is one, of
+  // topology.context_parallel ranks, and its capacity is the token budget rounded down to the
+  // multiple.
   std::vector<std::vector<GroupLimits>> sizes;
-  // The longest sequence that all passes hold.
+  // The limit on the length of a sequence that all passes hold.
   LengthLimit longest;
 };
 

@@ -56,7 +56,7 @@ absl::Status CheckPass(const PassOptions& pass, absl::string_view where) {
   return CheckBuckets(pass, where);
 }
 
-// How sequences come to ranks, which the first pass decides for all.
+// Checks how sequences get to ranks, which the first pass decides for all.
 absl::Status CheckSharding(const PassOptions& first, GroupPolicy groups) {
   constexpr absl::string_view where = "passes[0]";
   const bool is_of_trees = IsOfTrees(first.sharding);
@@ -80,8 +80,8 @@ absl::Status CheckSharding(const PassOptions& first, GroupPolicy groups) {
   return absl::OkStatus();
 }
 
-// That a sequence which runs alone, in a row above the budget, leaves others as they are: neither
-// makes their rows as wide nor leaves its group.
+// Checks that a sequence that runs alone, in a row above the budget, does not affect others: it
+// must neither widen their rows nor leave its group.
 absl::Status CheckAlone(const PlanOptions& options) {
   if (options.overlong != OverlongPolicy::kAlone) return absl::OkStatus();
   if (options.mini_batches.groups == GroupPolicy::kSameMicrobatch) {

@@ -1,4 +1,4 @@
-// What no manifest could make right in the options of the passes.
+// Checks of the passes' options that need no manifest.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_REQUEST_PASS_OPTION_CHECKS_H_
 #define BATCHPLAN_SERVER_PLANNER_REQUEST_PASS_OPTION_CHECKS_H_
@@ -8,9 +8,8 @@
 
 namespace batchplan {
 
-// InvalidArgument, naming field and value, if there are no passes or too many, if one of them asks
-// for what no plan can have, or if what they ask for does not go together with
-// mini_batches.groups or with sequences that run alone.
+// InvalidArgument, naming field and value, if there are no passes or too many, if a pass asks for
+// the impossible, or if its options exclude mini_batches.groups or sequences that run alone.
 absl::Status CheckPasses(const PlanOptions& options);
 
 }  // namespace batchplan

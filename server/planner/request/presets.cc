@@ -78,8 +78,8 @@ PassOptions MegatronDynamicCp(const Topology&) {
   return pass;
 }
 
-// Rows of what sequences share, as AReaL's, TRL's and ART's trainers of trees form them. AReaL's
-// rows are as long as the budget.
+// Rows of shared prefixes, as AReaL's, TRL's and ART's tree training form them. AReaL's rows are as
+// long as the budget.
 PassOptions ArealTree(const Topology&) {
   PassOptions pass;
   pass.sharding = Sharding::kArealTree;

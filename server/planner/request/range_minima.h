@@ -41,7 +41,7 @@ class RangeMinima {
   uint32_t operator[](size_t i) const { return values_[i]; }
   std::span<const uint32_t> values() const { return values_; }
 
-  // Of values first .. last, both included, first <= last.
+  // The least of the values first .. last, both included; first <= last.
   uint32_t Of(size_t first, size_t last) const {
     const size_t begin = first / kBlock;
     const size_t end = last / kBlock;
@@ -64,7 +64,7 @@ class RangeMinima {
   static constexpr size_t kBlock = 16;
 
   std::vector<uint32_t> values_;
-  // In the block of each value, the minima up to it and from it on.
+  // For each value, the minima of its block up to it and from it on.
   std::vector<uint32_t> up_to_;
   std::vector<uint32_t> from_;
   // Entry i of level k: the least of blocks i .. i + 2^k - 1.

@@ -14,7 +14,7 @@ Groups::Groups(const Manifest& manifest, GroupPolicy policy) {
   std::iota(by_id.begin(), by_id.end(), 0u);
   std::stable_sort(by_id.begin(), by_id.end(),
                    [&](uint32_t a, uint32_t b) { return ids[a] < ids[b]; });
-  // The first member of each sequence's group; then numbers in the order of those.
+  // First the first member of each sequence's group; then numbers in the order of these.
   group_of_.resize(ids.size());
   for (size_t i = 0; i < by_id.size(); ++i) {
     const bool same = i > 0 && ids[by_id[i]] == ids[by_id[i - 1]];
@@ -29,7 +29,7 @@ SequenceLists Groups::Together(std::span<const SequenceIndex> sequences) const {
   if (empty()) return SequenceLists::Singles(sequences);
   constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
   SequenceLists lists;
-  // Chains of members, so that the cost is that of the sequences given and not of all groups.
+  // Chains of members, so that the work goes by the given sequences, not by all groups.
   std::vector<uint32_t> firsts;
   std::vector<uint32_t> next(sequences.size(), kNone);
   std::vector<std::pair<uint32_t, uint32_t>> by_group;  // (group, position)

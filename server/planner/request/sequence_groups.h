@@ -13,8 +13,8 @@
 
 namespace batchplan {
 
-// The sequences that stay together, GRPO prompts or DPO pairs, numbered by first appearance; no
-// groups where the policy ignores them or the manifest has none.
+// Groups of sequences that stay together, such as the answers to a GRPO prompt or DPO pairs,
+// numbered by first appearance. Empty if the policy ignores groups or the manifest has none.
 class Groups {
  public:
   Groups(const Manifest& manifest, GroupPolicy policy);
@@ -23,7 +23,7 @@ class Groups {
   size_t size() const { return size_; }
   uint32_t operator[](SequenceIndex sequence) const { return group_of_[sequence.value()]; }
 
-  // `sequences` as one list a group, in the order of first appearance; Singles where there are no
+  // `sequences` as one list a group, in the order of first appearance; as Singles if there are no
   // groups.
   SequenceLists Together(std::span<const SequenceIndex> sequences) const;
 

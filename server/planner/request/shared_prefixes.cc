@@ -12,8 +12,7 @@ namespace {
 
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
-// By position, the earlier sequence that shared_prefixes speaks of; kNone where there is nothing to
-// share.
+// By position, the earlier sequence with which the prefix is shared; kNone if nothing is shared.
 std::vector<uint32_t> SharersOf(const Manifest& manifest) {
   const size_t count = manifest.lengths.size();
   std::vector<uint32_t> sharers(count, kNone);
@@ -43,11 +42,11 @@ absl::Status CheckSize(const char* field, std::span<const uint32_t> values, size
                                                  "; give one a sequence, or none"));
 }
 
-// Sequences by who laid their tokens: each has its own tokens from depth `begin` on, and those
-// before it are tokens of its owner, which has begun to lay its own before that depth.
+// Who laid the tokens of each sequence: from depth `begin` on it has tokens of its own; the tokens
+// before are its owner's, whose own tokens begin before that depth.
 class Owners {
  public:
-  // Of the sequences as SharersOf has them, with prefixes cut at `longest`.
+  // `sharers` as from SharersOf; prefixes are cut at `longest`.
   Owners(std::span<const uint32_t> prefixes, std::span<const uint32_t> sharers, uint32_t longest) {
     const size_t count = prefixes.size();
     owner_.assign(count, kNone);
@@ -72,7 +71,7 @@ class Owners {
   uint32_t begin(uint32_t sequence) const { return begin_[sequence]; }
 
  private:
-  // Who laid the token of `sequence` at depth `prefix` - 1. Begins fall along the owners.
+  // Who laid the token of `sequence` at depth `prefix` - 1. `begin` falls from owner to owner.
   uint32_t OwnerOf(uint32_t sequence, uint32_t prefix) const {
     while (begin_[sequence] >= prefix) {
       const uint32_t jump = jump_[sequence];
@@ -83,7 +82,7 @@ class Owners {
 
   std::vector<uint32_t> owner_;
   std::vector<uint32_t> begin_;
-  // Along the owners, one further up, and how many there are above.
+  // For each sequence, an owner further up, and the number of owners above.
   std::vector<uint32_t> jump_;
   std::vector<uint32_t> depth_;
 };
@@ -97,7 +96,7 @@ class DepthFirst {
     SortBranches();
   }
 
-  // The places of the sequences, and by place what each has in common with the one before.
+  // Writes the places of the sequences and, by place, what each has in common with the one before.
   void Write(std::vector<uint32_t>& places, std::vector<uint32_t>& common) {
     places.assign(count_, 0);
     common.reserve(count_);
@@ -121,19 +120,19 @@ class DepthFirst {
  private:
   struct Entry {
     uint32_t sequence;
-    // With what stands before it.
+    // Tokens in common with the sequence before.
     uint32_t common;
     bool is_leaf = false;
   };
 
-  // Whether it is a prefix of its owner, or a copy: it has no token of its own.
+  // Whether it has no token of its own: it is a prefix or a copy of its owner.
   bool IsPrefix(uint32_t sequence) const { return lengths_[sequence] == owners_.begin(sequence); }
-  // Whether it stands before its owner.
+  // Whether the sequence stands before its owner.
   bool StandsBefore(uint32_t sequence) const {
     return IsPrefix(sequence) && lengths_[sequence] < lengths_[owners_.owner(sequence)];
   }
 
-  // Branches by owner, in the order in which they stand.
+  // Sorts branches by owner, in depth-first order.
   void SortBranches() {
     first_.assign(size_t{count_} + 1, 0);
     for (uint32_t i = 0; i < count_; ++i) {
@@ -146,7 +145,7 @@ class DepthFirst {
       if (owners_.owner(i) != kNone) branches_[next[owners_.owner(i)]++] = i;
     }
     // Prefixes ascend before the owner; after it the deepest branches come first, copies before
-    // what extends them.
+    // their extensions.
     const auto stands_before = [&](uint32_t a, uint32_t b) {
       const bool before = StandsBefore(a);
       if (before != StandsBefore(b)) return before;
@@ -248,8 +247,8 @@ PrefixRelations SharedPrefixes::Among(std::span<const SequenceIndex> sequences) 
   std::vector<uint32_t> order(count);
   std::iota(order.begin(), order.end(), 0u);
   std::ranges::sort(order, {}, [&](uint32_t i) { return PlaceOf(sequences[i]); });
-  // Neighbours that have something in common, those with most first: each relates the earliest
-  // sequence of what is joined on its one side to that on the other.
+  // Neighbours that have something in common, those with most first. Each joins two runs, and
+  // relates the earliest sequence of one to the earliest of the other.
   struct Neighbours {
     uint32_t common;
     uint32_t right;  // its place in `order`

@@ -21,17 +21,18 @@ namespace batchplan {
 // or if a prefix is longer than one of the two.
 absl::Status CheckSharedPrefixes(const Manifest& manifest);
 
-// The manifest's relations as they were said: sequence i has prefixes[i] tokens in common with
-// with[i], and what follows from that.
+// Relations in the manifest's form: sequence i has its first prefixes[i] tokens in common with
+// sequence with[i].
 struct PrefixRelations {
   std::vector<uint32_t> prefixes;
   std::vector<uint32_t> with;
 };
 
-// The sequences of a manifest as a forest in which each is the path of its tokens from a root, and
-// what two have in common is the part of their paths that is one. Sequences stand in depth-first
-// order: what shares most stands together, prefixes before what extends them, otherwise by position
-// in the manifest. Two sequences have the least in common that neighbours between them have.
+// The sequences of a manifest as a forest: each sequence is a path of tokens from a root, and two
+// sequences have the common part of their paths in common. In depth-first order, sequences that
+// share most stand together, prefixes before their extensions, and otherwise by position in the
+// manifest. Two sequences have as much in common as the least of all neighbours from one to the
+// other.
 class SharedPrefixes {
  public:
   // Nothing is shared.
@@ -43,19 +44,19 @@ class SharedPrefixes {
 
   // Whether no two sequences have anything in common.
   bool empty() const { return places_.empty(); }
-  // In depth-first order.
+  // The sequence's place in depth-first order.
   uint32_t PlaceOf(SequenceIndex sequence) const { return places_[sequence.value()]; }
   // The tokens that two sequences have in common.
   uint32_t Common(SequenceIndex a, SequenceIndex b) const {
     const auto [first, last] = std::minmax({PlaceOf(a), PlaceOf(b)});
     return first == last ? std::numeric_limits<uint32_t>::max() : common_.Of(first + 1, last);
   }
-  // Into depth-first order.
+  // Sorts into depth-first order.
   void Sort(std::span<SequenceIndex> sequences) const {
     std::ranges::sort(sequences, {}, [&](SequenceIndex sequence) { return PlaceOf(sequence); });
   }
-  // The tokens of `sequences`, which stand in depth-first order, in one row, `lengths` being those
-  // of all by position in the manifest.
+  // The tokens of a row of `sequences`, which are in depth-first order. `lengths` are those of all
+  // sequences, by position in the manifest.
   uint64_t TokensOf(std::span<const SequenceIndex> sequences,
                     std::span<const uint32_t> lengths) const {
     uint64_t tokens = 0;
@@ -66,17 +67,17 @@ class SharedPrefixes {
     return tokens;
   }
 
-  // What some of the sequences have in common, as if these, which ascend, were the manifest.
+  // The relations of some of the sequences, as if these, which ascend, were the manifest.
   PrefixRelations Among(std::span<const SequenceIndex> sequences) const;
 
  private:
   // By position in the manifest.
   std::vector<uint32_t> places_;
-  // By place, what the sequence has in common with the one at the place before.
+  // By place, the tokens that the sequence has in common with the one at the place before.
   RangeMinima common_;
 };
 
-// An empty one, which lasts.
+// SharedPrefixes without sharing, of static lifetime.
 const SharedPrefixes& NothingShared();
 
 }  // namespace batchplan

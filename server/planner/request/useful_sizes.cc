@@ -8,8 +8,8 @@
 namespace batchplan {
 namespace {
 
-// What any of the planned sequences costs by itself, in a micro-batch of its own, on one rank of
-// groups of `ranks` ranks: the most of all, for each of its tokens, and without the exchange.
+// The most that any planned sequence, in a micro-batch of its own, costs a rank of a group of
+// `ranks` ranks for each of its tokens, without the exchange.
 double MostOfAToken(const CostModel& model, uint32_t ranks, uint32_t shortest, uint32_t longest) {
   return (model.per_token + model.per_token_squared * longest) / ranks +
          (model.per_sequence + model.per_microbatch) / shortest;
@@ -38,7 +38,7 @@ std::vector<GroupLimits> WithoutDearSizes(const PlanOptions& options, size_t ind
   for (const GroupLimits& size : limits) exchanges.push_back(ExchangePerToken(model, size.ranks));
   std::sort(exchanges.begin(), exchanges.end());
   for (const double exchange : exchanges) {
-    // Of sizes that exchange no more than this, the largest that holds every sequence.
+    // Among sizes that exchange no more than this one, the largest that holds every sequence.
     const auto holder = std::find_if(limits.rbegin(), limits.rend(), [&](const GroupLimits& size) {
       return ExchangePerToken(model, size.ranks) <= exchange &&
              AlignUp(longest, size.multiple) <= size.widest_row();

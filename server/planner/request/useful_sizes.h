@@ -1,4 +1,4 @@
-// Which of the sizes of groups that there may be are worth looking at.
+// Which of the possible sizes of groups are worth looking at.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_REQUEST_USEFUL_SIZES_H_
 #define BATCHPLAN_SERVER_PLANNER_REQUEST_USEFUL_SIZES_H_
@@ -14,10 +14,11 @@
 
 namespace batchplan {
 
-// The sizes that are worth looking at: those of WithoutDearSizes, and of very many sequences
-// without the largest, so that memory for each size and sequence stays bounded: sizes times
-// sequences are at most kMostItemSizes, or no size is larger than the least that holds every
-// sequence. Among more sequences there are always some that fill what small groups leave.
+// The sizes worth looking at: those of WithoutDearSizes, for very many sequences without the
+// largest of them, so that memory, which goes by sizes times sequences, stays bounded. Largest
+// sizes are dropped until sizes times sequences are at most kMostItemSizes, or no size is larger
+// than the smallest that holds every sequence. Why these: many sequences always fill what small
+// groups leave.
 inline constexpr uint64_t kMostItemSizes = uint64_t{1} << 21;
 std::vector<GroupLimits> UsefulSizes(const PlanOptions& options, size_t index,
                                      std::span<const GroupLimits> limits,

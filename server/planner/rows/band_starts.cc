@@ -11,7 +11,7 @@
 namespace batchplan {
 namespace {
 
-// What phases take of an item; of a dealt load what its largest part takes.
+// The time of an item's phases; for a dealt load, that of its largest part.
 double OfPhases(const RowItems& items, uint32_t item) {
   double sum = 0;
   const std::span<const SearchedLoad> searched = items.searched_loads();
@@ -23,7 +23,7 @@ double OfPhases(const RowItems& items, uint32_t item) {
   return sum;
 }
 
-// Items by what comes first.
+// Items in the order asked for.
 std::vector<uint32_t> InOrder(const RowItems& items, BandOrder order) {
   std::vector<std::pair<double, double>> keys;
   keys.reserve(items.size());
@@ -40,7 +40,7 @@ std::vector<uint32_t> InOrder(const RowItems& items, BandOrder order) {
   return sorted;
 }
 
-// The row of a slot that costs least and has room; none: nullptr.
+// The cheapest row of a slot with room; null if there is none.
 Row* RowFor(const RowItems& items, const RowTerms& terms, std::span<Row> rows, uint32_t slot,
             uint32_t item) {
   Row* best = nullptr;

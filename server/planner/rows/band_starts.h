@@ -1,4 +1,4 @@
-// Rows whose slots are alike in what their phases take, for searches to begin with.
+// Starts for searches of rows: slots that are alike in the time of their phases.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ROWS_BAND_STARTS_H_
 #define BATCHPLAN_SERVER_PLANNER_ROWS_BAND_STARTS_H_
@@ -12,14 +12,13 @@
 
 namespace batchplan {
 
-// What comes first: what phases take most of, or any item that a phase takes something of, the
-// costliest first.
+// The items' order: by the time of their phases, or items with a phase first, by cost.
 enum class BandOrder { kByPhases, kByCost };
 
-// Items in that order, cut into a band of equally many tokens for each slot, so that few slots wait
-// for a phase. Within a band the costliest item goes to the row that costs least and has room; what
-// has room nowhere is the next band's. Nothing if the last band has no room, a row nothing where
-// none may be empty, or a slot more dealt than it may have.
+// Cuts the ordered items into one band for each slot, of equally many tokens, so that few slots
+// wait for a phase. Within a band the costliest item goes to the cheapest row with room; items that
+// find no room go to the next band. Nothing if the last band has no room, if a row is empty that
+// may not be, or if a slot exceeds a limit on a dealt load.
 std::optional<std::vector<Row>> FillBands(const RowItems& items, const RowTerms& terms,
                                           BandOrder order);
 

@@ -22,13 +22,13 @@ namespace {
 
 constexpr uint32_t kNoRow = std::numeric_limits<uint32_t>::max();
 
-// Of the items of one row in depth-first order, on either side of one that is to be added.
+// On either side of an item that is to be added, in depth-first order.
 constexpr int kSharingNeighbours = 64;
 
 // The rows of each rank.
 using RankRows = std::vector<std::vector<Row>>;
 
-// Rows that are open, and which of them have something in common with an item.
+// The open rows, and which of them have something in common with an item.
 class OpenRows {
  public:
   OpenRows(const Pass& pass, const RowItems& items)
@@ -36,13 +36,13 @@ class OpenRows {
 
   std::vector<Row> Take() { return std::move(rows_); }
 
-  // Into the first row that has room for what it has not yet, or a new one.
+  // Puts the item into the first row with room for its new tokens, or into a new row.
   void AddToFirst(uint32_t item) {
     uint32_t first = kNoRow;
     for (const uint32_t row : Sharing(item)) {
       if (NewTokens(row, item)) first = std::min(first, row);
     }
-    // Of rows that share nothing with it.
+    // Rows that share nothing with the item.
     for (uint32_t row = 0; row < std::min<size_t>(first, rows_.size());) {
       row = NextWithRoom(row, items_.tokens(item));
       if (row >= std::min<size_t>(first, rows_.size())) break;
@@ -52,7 +52,7 @@ class OpenRows {
     Add(first, item);
   }
 
-  // Into the row that it leaves fullest, or a new one.
+  // Puts the item into the row that it leaves fullest, or into a new row.
   void AddToFullest(uint32_t item) {
     uint32_t best = kNoRow;
     uint64_t least = std::numeric_limits<uint64_t>::max();
@@ -74,7 +74,7 @@ class OpenRows {
   }
 
  private:
-  // What the item adds to the row, if it has room for that.
+  // The tokens that the item adds to the row, if the row has room for them.
   std::optional<uint64_t> NewTokens(uint32_t row, uint32_t item) const {
     const Row& bin = rows_[row];
     if (bin.sequences + uint64_t{items_.count(item)} > limits_.max_sequences ||
@@ -105,7 +105,7 @@ class OpenRows {
     return rows;
   }
 
-  // The first row from `row` on with room for so many tokens. Rows fill up from the front.
+  // The first row from `row` on with room for `tokens`. Rows fill up from the front.
   uint32_t NextWithRoom(uint32_t row, uint64_t tokens) {
     while (full_ < rows_.size() && rows_[full_].tokens >= limits_.capacity) ++full_;
     row = std::max(row, full_);
@@ -123,7 +123,7 @@ class OpenRows {
     AddTo(items_, {&item, 1}, rows_[row]);
     row_of_[item] = row;
     placed_.insert(item);
-    // What runs alone leaves no room.
+    // A sequence that runs alone leaves no room.
     const uint64_t tokens = std::min<uint64_t>(rows_[row].tokens, limits_.capacity);
     if (tokens < limits_.capacity) by_room_.emplace(limits_.capacity - tokens, row);
   }
@@ -163,8 +163,8 @@ class TreePlacer {
     }
   }
 
-  // AReaL: families by their tokens, descending, to the lightest rank that has not its share of
-  // them; then each sequence into the first row with room.
+  // AReaL: families by their tokens, descending, to the lightest rank that lacks families of its
+  // share; then each sequence into the first row with room.
   RankRows Areal() const {
     std::vector<uint64_t> tokens(families_.size(), 0);
     for (uint32_t item = 0; item < items_.size(); ++item) {
@@ -194,8 +194,8 @@ class TreePlacer {
     return rows;
   }
 
-  // TRL: a row a rank is open. A sequence goes to one that has its family, or else to the one with
-  // the least attention, if that has room; where none has, all rows close.
+  // TRL: each rank has an open row. A sequence goes to a row with its family, or else to the row
+  // with the least attention, if that has room; if no row has room, all rows close.
   RankRows Trl() const {
     RankRows rows(pass_.ranks());
     std::vector<Row> open(pass_.ranks());
@@ -306,7 +306,7 @@ class TreePlacer {
   std::vector<std::vector<uint32_t>> families_;
 };
 
-// Halves the row with most items of those that have two at least; false if there is none.
+// Halves the row with most items; false if no row has two.
 bool HalveLargestRow(const RowItems& items, std::vector<Row>& rows) {
   const auto largest =
       std::ranges::max_element(rows, {}, [](const Row& row) { return row.items.size(); });

@@ -123,7 +123,7 @@ RowChange ChangeBy(const RowItems& items, const Row& bin, std::span<const uint32
   if (next > 0) join(own[next - 1], added.front());
   if (next == own.size()) return change;
   part(bin.commons[next]);
-  // Items of the bin that stand between two of those that are added.
+  // Items of the bin that lie between two added ones.
   for (size_t i = 1; i < added.size() && next < own.size(); ++i) {
     if (own[next] > added[i]) continue;
     part(items.Common(added[i - 1], added[i]));

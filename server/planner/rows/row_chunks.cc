@@ -5,7 +5,7 @@
 namespace batchplan {
 namespace {
 
-// Of a row, the runs of items that are tried.
+// The most runs of a row's items that are tried.
 constexpr size_t kMostRuns = 48;
 
 }  // namespace
@@ -24,7 +24,8 @@ void ChunkFinder::Find(const Row& from, const Row& into, uint64_t offset,
     tokens_.push_back(tokens_[i] + items_->tokens(item) - from.commons[i]);
     sequences_.push_back(sequences_[i] + items_->count(item));
   }
-  // Items begin .. end - 1, which share at least as much inside as with those around them.
+  // Adds items begin .. end - 1, which share at least as much with each other as with their
+  // neighbours.
   const auto add = [&](uint32_t begin, uint32_t end) {
     RowChunk& chunk = chunks.emplace_back();
     chunk.begin = begin;
@@ -45,7 +46,7 @@ void ChunkFinder::Find(const Row& from, const Row& into, uint64_t offset,
   const uint32_t apart = (size + kMostSingles - 1) / kMostSingles;
   for (uint32_t i = apart < 2 ? 0 : offset % apart; i < size; i += apart) add(i, i + 1);
   const size_t most = chunks.size() + kMostRuns;
-  // The runs between places where less is in common.
+  // Runs between places where less is in common.
   struct Open {
     uint32_t begin;
     uint32_t common;

@@ -14,8 +14,8 @@
 
 namespace batchplan {
 
-// Consecutive items of a bin: what the bin has less without them, what they have alone, and what
-// another bin has more with them.
+// Consecutive items of a bin: `out` is what their bin loses without them, `in` what another bin
+// gains with them.
 struct RowChunk {
   uint32_t begin = 0;
   uint32_t end = 0;
@@ -24,37 +24,37 @@ struct RowChunk {
   RowChange in;
 };
 
-// In the place of a chunk's number: none.
+// Instead of a chunk's number: no chunk.
 inline constexpr size_t kNoChunk = std::numeric_limits<size_t>::max();
 
 class ChunkFinder {
  public:
-  // The single items of a row that are tried, at most.
+  // The most single items of a row that are tried.
   static constexpr uint32_t kMostSingles = 160;
 
-  // `may_empty`: whether a row may give all it has. Views `items`.
+  // `may_empty`: whether a row may give all its items. Views `items`.
   ChunkFinder(const RowItems& items, bool may_empty) : items_(&items), may_empty_(may_empty) {}
 
-  // Single items of `from`, of large rows some from the offset on, and runs that are whole subtrees
-  // of it, or halves of these. What they bring is of `into`.
+  // Finds chunks of `from`: single items, for large rows some from the offset on, and runs that are
+  // whole subtrees of the row, or halves of these. Their `in` is for the row `into`.
   void Find(const Row& from, const Row& into, uint64_t offset, std::vector<RowChunk>& chunks);
 
  private:
   const RowItems* items_;
   bool may_empty_;
-  // Of the items before each in a row.
+  // Sums of the items before each item of a row.
   std::vector<double> costs_;
   std::vector<uint64_t> tokens_;
   std::vector<uint32_t> sequences_;
 };
 
-// What chunks of a row have of searched loads: one value a load, chunk after chunk.
+// The searched loads of a row's chunks: one value a load, chunk after chunk.
 class ChunkLoads {
  public:
   void Set(const RowItems& items, const Row& row, std::span<const RowChunk> chunks);
 
   std::span<const double> sums(size_t chunk) const { return Of(sums_, chunk); }
-  // Where some are dealt: the largest item of the chunk, and of the row without it.
+  // If some loads are dealt: the largest item of the chunk, and of the row without the chunk.
   std::span<const double> largest(size_t chunk) const { return Of(largest_, chunk); }
   std::span<const double> left(size_t chunk) const { return Of(left_, chunk); }
 
@@ -68,7 +68,7 @@ class ChunkLoads {
   std::vector<double> sums_;
   std::vector<double> largest_;
   std::vector<double> left_;
-  // The largest of the items before each of the row, and from it on.
+  // For each item of the row, the largest item before it, and from it on.
   std::vector<double> before_;
   std::vector<double> behind_;
 };

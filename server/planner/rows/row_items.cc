@@ -10,7 +10,7 @@ namespace batchplan {
 PathCost::PathCost(const Pass& pass) {
   const CostModel& model = pass.cost_model();
   const uint32_t ranks = pass.topology().context_parallel;
-  // Where rows are whole, a token costs the same whether it is laid or not.
+  // If rows are whole, a token costs the same whether it is laid or not.
   linear = pass.rows_are_whole() ? 0 : model.per_token / ranks;
   squared = model.per_token_squared / ranks;
   exchange = ExchangePerToken(model, ranks);
@@ -102,7 +102,7 @@ void RowItems::AddLoads(const Pass& pass) {
   above_.assign(size(), false);
   for (uint32_t item = 0; item < size(); ++item) {
     above_[item] = count(item) == 1 && pass.RunsAlone((*tree_)[first_[item]]);
-    // Nothing has room beside it.
+    // Nothing fits beside it.
     if (above_[item]) {
       tokens_[item] = std::max(tokens_[item], uint64_t{pass.bin_limits().capacity} + 1);
     }

@@ -1,4 +1,5 @@
-// What a mini-batch's sequences cost and share, for searches that move them between rows.
+// The costs and shared prefixes of a mini-batch's sequences, for searches that move them between
+// rows.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ROWS_ROW_ITEMS_H_
 #define BATCHPLAN_SERVER_PLANNER_ROWS_ROW_ITEMS_H_
@@ -17,8 +18,8 @@
 
 namespace batchplan {
 
-// What tokens up to a depth cost along one path, in units of the cost model: c(x) of the sums
-// below. A branch of length L that shares its first s tokens costs c(L) - c(s).
+// c(x): the cost of the tokens up to depth x along one path, in units of the cost model. A branch
+// of length L that shares its first s tokens costs c(L) - c(s).
 struct PathCost {
   explicit PathCost(const Pass& pass);
 
@@ -37,9 +38,9 @@ struct PathCost {
   double per_microbatch;
 };
 
-// What rows of a pass are searched by: a load that is limited, or that has a phase of its own in
-// which ranks wait for each other; or the number of their sequences, where that is to be a
-// multiple.
+// A quantity of rows that searches look at beside tokens and cost: a load that is limited, or has a
+// phase of its own in which ranks wait for each other; or the number of sequences, if that must be
+// a multiple.
 struct SearchedLoad {
   // None: the number of sequences.
   std::optional<size_t> load;
@@ -47,13 +48,13 @@ struct SearchedLoad {
   double most = 0;
   // In the units of PathCost; 0 without a phase.
   double per_unit = 0;
-  // 0: any sum is right.
+  // Divides the sum; 0: any sum is right.
   double multiple = 0;
-  // Whether the items of a slot are dealt to its ranks, so that the phase takes the mean rank or
-  // the largest item, whichever is more.
+  // Whether the items of a slot are dealt to its ranks: the phase then runs as long as the mean
+  // rank or the largest item, whichever is longer.
   bool dealt = false;
 
-  // By how much a sum is beyond the limit, or off the multiple, in parts of these.
+  // By how much a sum is above the limit, or off the multiple, as fractions of these.
   double ExcessOf(double sum) const {
     double excess = sum > most ? sum / most - 1 : 0;
     if (multiple > 0) {
@@ -64,21 +65,21 @@ struct SearchedLoad {
   }
 };
 
-// Sums of the searched loads, in their order; and of those that are dealt, the largest item.
+// The sums of the searched loads, in their order, and the largest item of each dealt one.
 struct RowLoads {
   std::array<double, kMaxLoads + 1> sums = {};
   std::array<double, kMaxLoads + 1> largest = {};
 };
 
-// What goes to one row as a whole: a leaf or, where groups stay in one micro-batch, a group, whose
+// Items: each goes to one row whole, a leaf or, if groups stay in one micro-batch, a group, whose
 // leaves then follow each other. Items are numbered in depth-first order.
 //
 // Sorted items i1 < i2 < ... of a row have tokens(i1) + tokens(i2) - Common(i1, i2) + ... tokens,
-// and cost as much less by c(Common(i1, i2)), so that adding one changes what its two neighbours
-// say.
+// and their costs add up, less c(Common(i1, i2)) and so on. So adding an item changes only the
+// terms of its two neighbours.
 class RowItems {
  public:
-  // Nothing if leaves of a group that stays together have others between them. Views the tree.
+  // Nothing if other leaves lie between those of a group that stays together. Views the tree.
   static std::optional<RowItems> Create(const Pass& pass, const MiniBatchTree& tree);
 
   uint32_t size() const { return static_cast<uint32_t>(tokens_.size()); }
@@ -89,19 +90,20 @@ class RowItems {
   uint32_t count(uint32_t item) const { return first_[item + 1] - first_[item]; }
   uint64_t tokens(uint32_t item) const { return tokens_[item]; }
   double cost(uint32_t item) const { return costs_[item]; }
-  // Whether it has more of a load than rows may, so that it runs alone.
+  // Whether the item exceeds a row's limit on a load, so that it runs alone.
   bool is_above_limits(uint32_t item) const { return !above_.empty() && above_[item]; }
   std::span<const SearchedLoad> searched_loads() const { return searched_; }
-  // Sums of searched loads, in their order.
+  // The item's searched loads, in their order.
   std::span<const double> loads(uint32_t item) const {
     return std::span(loads_).subspan(item * searched_.size(), searched_.size());
   }
-  // Whether some are dealt; and of these, in the order of all, the largest items.
+  // Whether some searched loads are dealt; and of each dealt one, by its place among all, the
+  // item's largest part.
   bool some_are_dealt() const { return !largest_.empty(); }
   std::span<const double> largest(uint32_t item) const {
     return std::span(largest_).subspan(item * searched_.size(), searched_.size());
   }
-  // Of items a < b.
+  // The tokens that items a < b have in common.
   uint32_t Common(uint32_t a, uint32_t b) const {
     return shares_ ? tree_->Common(first_[a + 1] - 1, first_[b]) : 0;
   }

@@ -1,4 +1,4 @@
-// What a step takes as two of its rows change, all others as they are.
+// The time of a step when two of its rows change.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ROWS_ROW_OUTLOOK_H_
 #define BATCHPLAN_SERVER_PLANNER_ROWS_ROW_OUTLOOK_H_
@@ -17,12 +17,13 @@
 
 namespace batchplan {
 
-// How much what all bins cost together counts beside the step: less repeated leaves more room.
+// The weight of the total cost of all bins beside the step's time: the fewer tokens are repeated,
+// the more room there is.
 constexpr double kWorkShare = 0.02;
 
-// What the step takes of what it depends on, and a little of all work, if two bins cost `x` and
-// `y`, all else as it is. Under kLockstep they are in slots whose other bins cost up to rest_a and
-// rest_b; else their ranks have as much besides, and other ranks up to rest.
+// The part of the step's time that depends on two bins, and a little of all work, if these bins
+// cost `x` and `y`. Under kLockstep rest_a and rest_b are the costliest other bins of their slots.
+// Otherwise they are the costs of their ranks' other bins, and other ranks cost up to rest.
 struct RowOutlook {
   enum Kind { kOneSlot, kTwoSlots, kOneRank, kTwoRanks };
 
@@ -73,7 +74,7 @@ struct RowOutlook {
   double rest_b = 0;
 };
 
-// What the phase of a dealt load takes in the slots of two rows, all others as they are.
+// The time of a dealt load's phase in the slots of two rows that change.
 struct DealtOutlook {
   double Of(double sum_a, double largest_a, double sum_b, double largest_b) const {
     if (is_one_slot)
@@ -82,7 +83,7 @@ struct DealtOutlook {
            Slot(rest_b.sum + sum_b, largest_b, rest_b);
   }
 
-  // Of the others of a slot.
+  // The other rows of a slot.
   struct Rest {
     double sum = 0;
     double largest = 0;
@@ -98,10 +99,10 @@ struct DealtOutlook {
   Rest rest_b;
 };
 
-// What two bins have of searched loads, and what the step takes for it.
+// The searched loads of two bins, and the time of the step for them.
 struct LoadsOutlook {
-  // One for each searched load; of `phases` those are looked at that have a phase, of `deals` those
-  // that are dealt.
+  // `phases` and `deals` have one entry for each searched load; only the entries of loads with a
+  // phase, or that are dealt, are used.
   LoadsOutlook(std::span<const SearchedLoad> searched, const RowLoads& of_a, const RowLoads& of_b,
                double weight, std::vector<RowOutlook> phases, std::vector<DealtOutlook> deals)
       : searched(searched),
@@ -129,7 +130,7 @@ struct LoadsOutlook {
     return sum;
   }
 
-  // Infinite where the bins would be further above limits than they are.
+  // Infinite if the bins would exceed limits by more than now.
   double Of(const RowLoads& x, const RowLoads& y) const {
     const double above = Excess(x, y);
     if (above > excess) return std::numeric_limits<double>::infinity();
@@ -144,7 +145,7 @@ struct LoadsOutlook {
     return value;
   }
   double Now() const { return empty() ? 0 : Of(of_a, of_b); }
-  // Where a gives chunk number i of `from_a`, and b chunk number j of `from_b`; kNoChunk: none.
+  // Of() after a gives chunk i of `from_a` and b gives chunk j of `from_b`; kNoChunk: none.
   double Traded(const ChunkLoads& from_a, size_t i, const ChunkLoads& from_b, size_t j) const {
     RowLoads x = of_a;
     RowLoads y = of_b;
@@ -162,9 +163,9 @@ struct LoadsOutlook {
   const RowLoads& of_b;
   double weight;
   std::vector<RowOutlook> outlooks;
-  // Empty if none is.
+  // Empty if no load is dealt.
   std::vector<DealtOutlook> dealt;
-  // What phases take whatever the two bins have.
+  // The time of phases whatever is in the two bins.
   double floor = 0;
   double excess = 0;
 
@@ -176,7 +177,7 @@ struct LoadsOutlook {
       into.sums[load] += sums[load];
     }
   }
-  // Of a row that gives chunk `out` and takes chunk `in`.
+  // For a row that gives chunk `out` and gets chunk `in`.
   void SetLargest(const ChunkLoads& own, size_t out, const RowLoads& now, const ChunkLoads& other,
                   size_t in, RowLoads& row) const {
     for (size_t load = 0; load < searched.size(); ++load) {

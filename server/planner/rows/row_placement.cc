@@ -13,8 +13,8 @@
 namespace batchplan {
 namespace {
 
-// Bins by place: slots that have most empty bins are last, and these are on the last ranks, where
-// ranks may exchange what they have.
+// Bins by place: slots with most empty bins are last and, if ranks may exchange their bins, empty
+// bins are on the last ranks.
 std::vector<uint32_t> SlotsInOrder(const RowSearch& search) {
   const RowTerms& terms = search.terms();
   const std::vector<Row>& bins = search.bins();

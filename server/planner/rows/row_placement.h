@@ -1,4 +1,4 @@
-// Rows that were searched, as slots of ranks.
+// The result of a row search as a placement.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ROWS_ROW_PLACEMENT_H_
 #define BATCHPLAN_SERVER_PLANNER_ROWS_ROW_PLACEMENT_H_
@@ -11,7 +11,7 @@
 
 namespace batchplan {
 
-// Rows that may go to any slot are dealt so that those of a slot are alike. A rank's empty
+// Rows that may go to any slot are dealt so that the rows of a slot are alike. A rank's empty
 // micro-batches are its last.
 Placement PlacementOf(const Pass& pass, const MiniBatchTree& tree, const RowItems& items,
                       const RowSearch& search);

@@ -12,26 +12,26 @@
 namespace batchplan {
 namespace {
 
-// Of an allowance, for a pair of bins and for each of their items.
+// Ticks for a pair of bins, and for each of their items.
 constexpr uint64_t kTicksAPair = 2000;
 constexpr uint64_t kTicksAnItem = 200;
 
 // Pairs from one look for a stop to the next.
 constexpr uint64_t kPairsPerLook = 64;
 
-// What a trade may lengthen the step by at first, as a part of a mean row; and the part of the
-// pairs at the end for which it may not.
+// By how much a trade may lengthen the step at first, as a part of a mean row; and the part of all
+// pairs, at the end, that may not lengthen it.
 constexpr double kSlack = 0.02;
 constexpr double kSettles = 0.3;
 
-// A step that is longer than the mean rank's work by this part of it is short enough.
+// A step within this part of the mean rank's work is short enough.
 constexpr double kShortEnough = 5e-4;
 
-// The trades that are worked out exactly, of the best estimates.
+// How many of the best estimated trades are worked out exactly.
 constexpr size_t kMostExact = 3;
 
-// What a row that has twice as much of a load as it may counts, in mean rows; and how often pairs
-// of bins are tried to mend one that has too much.
+// The weight, in mean rows, of a row with twice its limit of a load; and how many pairs of bins are
+// tried to cure a row above its limit.
 constexpr double kExcessWeight = 100;
 constexpr uint64_t kTriesToMend = 64;
 
@@ -93,7 +93,7 @@ uint64_t RowSearch::Random(uint64_t below) {
   return random_ % below;
 }
 
-// Sorted by cost, so that bins of a slot are alike: within ranks, where items stay there.
+// Sorts bins by cost, within ranks if items stay there, so that the bins of a slot are alike.
 void RowSearch::Regroup() {
   if (terms_.synchronization == Synchronization::kAccumulated) {
     std::ranges::fill(sums_, 0);
@@ -249,7 +249,7 @@ LoadsOutlook RowSearch::LoadsOutlookOf(uint32_t a, uint32_t b) const {
           excess_weight_, std::move(phases), std::move(deals)};
 }
 
-// A bin that its slot, or all ranks, wait for; sometimes any.
+// A bin that its slot, or all ranks, wait for; sometimes any bin.
 uint32_t RowSearch::PickCostliest() {
   if (excess_.sum() > 0 && Random(2) == 0) {
     auto bin = static_cast<uint32_t>(Random(bins_.size()));
@@ -287,7 +287,7 @@ uint32_t RowSearch::PickCostliest() {
   return costliest;
 }
 
-// Any other bin, or one that has an item beside one of a's in depth-first order.
+// Any other bin, or one with an item next to one of a's in depth-first order.
 uint32_t RowSearch::PickOther(uint32_t a) {
   if (terms_.fixed_slots && !terms_.keeps_ranks && !items_->shares() && Random(2) == 0) {
     return static_cast<uint32_t>(Random(terms_.ranks)) * terms_.slots + a % terms_.slots;
@@ -344,7 +344,7 @@ void RowSearch::Undo() {
   best_time_ = time_ = Time();
 }
 
-// Puts the two bins in the place of those numbers; false, and nothing, if a deal does not allow it.
+// Replaces bins a and b; false, without a change, if limits on dealt loads do not allow it.
 bool RowSearch::Take(uint32_t a, uint32_t b, Row new_a, Row new_b) {
   const size_t before = since_best_.size();
   Put(a, std::move(new_a));
@@ -371,7 +371,7 @@ bool RowSearch::Take(uint32_t a, uint32_t b, Row new_a, Row new_b) {
   return true;
 }
 
-// Exchanges two bins of different slots whole, if the step takes less than `limit` for them then.
+// Exchanges two whole bins of different slots if their part of the step is then below `limit`.
 bool RowSearch::TryWhole(uint32_t a, uint32_t b, double limit, const RowOutlook& outlook,
                          const LoadsOutlook& loads) {
   const Row& of_a = bins_[a];
@@ -387,8 +387,8 @@ bool RowSearch::TryWhole(uint32_t a, uint32_t b, double limit, const RowOutlook&
   return Take(a, b, std::move(new_a), std::move(new_b));
 }
 
-// The best of all trades of chunks between two bins; taken if the step is longer by `slack` at
-// most.
+// Makes the best of all trades of chunks between two bins, unless it lengthens the step by more
+// than `slack`.
 void RowSearch::Try(uint32_t a, uint32_t b, double slack) {
   const Row& of_a = bins_[a];
   const Row& of_b = bins_[b];
@@ -445,7 +445,7 @@ void RowSearch::Try(uint32_t a, uint32_t b, double slack) {
     const RowChunk& from_a = chunks_a_[i];
     outlook.OfAll(of_a.cost - from_a.out.cost, of_b.cost + from_a.in.cost, added_.data(),
                   removed_.data(), values_.size(), values_.data());
-    // The best that leaves room, as far as one can tell without looking at what is joined anew.
+    // The best trade that leaves room, judged without what chunks share with their new neighbours.
     double least = found == kMostExact ? std::min(limit, best[found - 1].value) : limit;
     size_t at = kNoChunk;
     for (size_t j = 0; j < values_.size(); ++j) {

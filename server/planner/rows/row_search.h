@@ -1,5 +1,5 @@
-// Rows made alike: items moved and exchanged between them, as the step gets shorter. Rows may share
-// prefixes, be limited in loads, and have phases.
+// Local search that moves and exchanges items between rows to shorten the step. Rows may share
+// prefixes, have limits on loads, and have phases.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ROWS_ROW_SEARCH_H_
 #define BATCHPLAN_SERVER_PLANNER_ROWS_ROW_SEARCH_H_
@@ -22,22 +22,22 @@
 namespace batchplan {
 
 // Slot s of rank r is bin r * slots + s. Bins beyond the capacity, of sequences that run alone,
-// stay as they are. Bins may be above limits of loads at first; what is less so is always better.
+// stay as they are. Bins may exceed limits on loads at first; a smaller excess is always better.
 class RowSearch {
  public:
   // Views `items`. Every item is in one bin.
   RowSearch(const RowItems& items, const RowTerms& terms, std::vector<Row> bins, uint64_t seed);
 
-  // Looks at this many pairs of bins, fewer once the allowance is spent or a stop requested. What
-  // is worse is accepted at first, by less and less. Keeps the best bins.
+  // Looks at this many pairs of bins, fewer once the allowance is spent or a stop requested. At
+  // first it accepts worse bins, by less and less. Keeps the best bins.
   void Improve(uint64_t pairs, const Allowance& allowance);
 
-  // Trades items until no bin is above a limit of loads, or until that does not go on.
+  // Trades items until no bin exceeds a limit on loads, or no trade helps.
   void KeepLimits(const Allowance& allowance);
 
   // Whether all limits of loads hold.
   bool keeps_limits() const;
-  // What is to be short. Above limits it is far longer.
+  // The step time that the search shortens. Far longer if limits are exceeded.
   double time() const { return time_; }
   const std::vector<Row>& bins() const { return bins_; }
   const RowTerms& terms() const { return terms_; }
@@ -54,15 +54,15 @@ class RowSearch {
   uint32_t RankOf(uint32_t bin) const { return bin / terms_.slots; }
   uint64_t Random(uint64_t below);
   double Time() const;
-  // What a slot takes: its costliest bin where ranks wait for it, and its phases.
+  // The time of a slot: its costliest bin, if ranks wait for it, and its phases.
   double SlotTime(size_t slot) const;
-  // What the phase of a searched load takes in a slot.
+  // The time of a searched load's phase in a slot.
   double PhaseTime(size_t slot, size_t load) const;
   void Regroup();
   void OrderBins();
-  // After the content of a bin has changed.
+  // Updates the sums after the content of a bin has changed.
   void Note(uint32_t bin);
-  // Of two bins by what `cost_of` says of each bin, and of all its rank's.
+  // The outlook of two bins, where cost_of(bin) is the cost of a bin.
   template <typename CostOf>
   RowOutlook OutlookBy(uint32_t a, uint32_t b, CostOf cost_of) const;
   RowOutlook OutlookOf(uint32_t a, uint32_t b) const;
@@ -80,7 +80,7 @@ class RowSearch {
   }
   void Put(uint32_t bin, Row content);
   void CountSequences();
-  // Takes back what was put since there were so many puts since the best.
+  // Undoes puts until there are `puts` of them since the best bins.
   void TakeBack(size_t puts);
   // Back to the best bins so far.
   void Undo();
@@ -89,29 +89,30 @@ class RowSearch {
   RowTerms terms_;
   std::vector<Row> bins_;
   std::vector<uint32_t> bin_of_;  // of items
-  // Under kLockstep: bins in an order of which each next `ranks` are a slot, and each one's place.
+  // Under kLockstep: the bins in an order of which each next `ranks` are a slot, and the place of
+  // each.
   std::vector<uint32_t> order_;
   std::vector<uint32_t> place_;
-  std::vector<double> sums_;  // of ranks, else
-  KeptCounts counts_;         // of the ranks' sequences, where these are to be equal
+  std::vector<double> sums_;  // otherwise: the costs of ranks
+  KeptCounts counts_;         // of the ranks' sequences, if these must be equal
   double time_ = 0;
   SumTree slot_times_;
-  // By how much each bin is above limits, and what a unit of that counts.
+  // By how much each bin exceeds limits, and the weight of a unit of it.
   SumTree excess_;
   double excess_weight_ = 0;
   uint64_t random_;
   uint64_t puts_ = 0;
   double best_time_ = 0;
-  // What no step is shorter than; 0 where items share, so that rows' work depends on the others in
-  // them.
+  // A lower bound on the step time; 0 if items share prefixes, so that their work depends on their
+  // rows.
   double mean_work_ = 0;
-  // What bins had when they were changed, since the best of all was reached.
+  // Former contents of the bins that changed since the best time was reached.
   struct Former {
     uint32_t bin;
     Row content;
   };
   std::vector<Former> since_best_;
-  // Of one Try.
+  // Scratch of Try.
   ChunkFinder finder_;
   std::vector<RowChunk> chunks_a_;
   std::vector<RowChunk> chunks_b_;

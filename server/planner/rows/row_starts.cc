@@ -20,14 +20,14 @@ namespace {
 
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
-// In depth-first order, on either side of a piece, where few tokens are looked for.
+// The items on either side of a piece, in depth-first order, whose bins are tried for few tokens.
 constexpr uint32_t kNeighbours = 32;
 constexpr uint32_t kMostForNeighbours = 8192;
 
 // Pieces from one look for a stop to the next.
 constexpr size_t kPiecesPerLook = 1024;
 
-// Bins that are looked at for one with room, before the one that has most.
+// After this many bins without room, the roomiest is tried.
 constexpr int kMostLooks = 64;
 
 double CostOf(const RowItems& items, const TreePiece& piece) {
@@ -36,8 +36,8 @@ double CostOf(const RowItems& items, const TreePiece& piece) {
   return BinOf(items, std::move(own)).cost;
 }
 
-// By which pieces are put first: what they cost, or where loads are limited and few tokens are
-// looked for, the greatest part that they take of what a bin may have.
+// The key by which pieces go first: their cost or, for few tokens with limited loads, the largest
+// share of a bin's tokens or of a load.
 double SizeOf(const RowItems& items, const RowTerms& terms, PieceChoice choice, const Row& piece) {
   const std::span<const SearchedLoad> searched = items.searched_loads();
   if (choice != PieceChoice::kFewestTokens || searched.empty()) return CostWithPhases(items, piece);
@@ -48,7 +48,7 @@ double SizeOf(const RowItems& items, const RowTerms& terms, PieceChoice choice, 
   return size;
 }
 
-// Halves the costliest pieces until there are so many; false if there are too few items.
+// Halves the costliest pieces until there are `count`; false if there are too few items.
 bool HalveUpTo(const RowItems& items, size_t count, std::vector<TreePiece>& pieces) {
   std::set<std::pair<double, size_t>> by_cost;
   const auto enter = [&](size_t piece) {
@@ -69,8 +69,8 @@ bool HalveUpTo(const RowItems& items, size_t count, std::vector<TreePiece>& piec
   return true;
 }
 
-// Pieces as what bins of items that share nothing are made of: all without what every item has in
-// common, which each bin has once.
+// Pieces as items that share nothing. The prefix that all items share is left out of each, as every
+// bin has it once.
 struct PackedPieces {
   PackedPieces(const Pass& pass, const RowItems& all, std::span<const TreePiece> pieces) {
     const uint32_t common = all.size() == 1 ? 0 : all.Common(0, all.size() - 1);
@@ -80,7 +80,7 @@ struct PackedPieces {
       std::vector<uint32_t> own(piece.count);
       std::iota(own.begin(), own.end(), piece.first);
       const Row alone = BinOf(all, std::move(own));
-      // What runs alone fills a bin.
+      // A sequence that runs alone fills a bin.
       const uint64_t tokens = std::min<uint64_t>(alone.tokens - common, limits.capacity);
       items.lengths.push_back(static_cast<uint32_t>(std::max<uint64_t>(tokens, 1)));
       items.counts.push_back(alone.sequences);
@@ -89,8 +89,8 @@ struct PackedPieces {
     }
   }
 
-  // Adds items that cost nothing and leave room beside them, for the solvers, which leave no bin
-  // empty. False if lengths leave no place for them.
+  // Adds items that cost nothing and hardly need room, since the solvers leave no bin empty. False
+  // if lengths leave no place for them.
   bool FillUpTo(size_t count) {
     const uint64_t scale = std::min<uint64_t>(kMostFillers, kMostLength / limits.capacity);
     if (count - items.lengths.size() >= scale || limits.max_sequences < kMostFillers) return false;
@@ -110,7 +110,7 @@ struct PackedPieces {
   static constexpr uint64_t kMostLength = uint64_t{1} << 31;
 };
 
-// Bins that pieces are put into.
+// Fills bins with pieces.
 class PieceFiller {
  public:
   PieceFiller(const RowItems& items, const RowTerms& terms, PieceChoice choice,
@@ -144,7 +144,7 @@ class PieceFiller {
           !MayHave(counts_[RankOf(bin)] + alone.sequences)) {
         return false;
       }
-      // What runs alone may be above limits.
+      // A sequence that runs alone may exceed limits.
       const bool may_be_above = bins_[bin].items.empty() && piece.count == 1;
       if (!may_be_above && !HasRoomForLoads(items_, bins_[bin], alone.loads.sums)) return false;
       const RowChange change = ChangeBy(items_, bins_[bin], added, of_piece);
@@ -184,7 +184,7 @@ class PieceFiller {
       const uint32_t rank = rank_of_[piece.first];
       for (uint32_t slot = 0; slot < terms_.slots; ++slot) look(rank * terms_.slots + slot);
     }
-    // What stands beside it in depth-first order.
+    // Its neighbours in depth-first order.
     const bool is_few = items_.size() <= kMostForNeighbours;
     const uint32_t most = choice_ == PieceChoice::kFewestTokens && is_few ? kNeighbours : 1;
     const uint32_t end = piece.first + piece.count;
@@ -207,10 +207,9 @@ class PieceFiller {
     return true;
   }
 
-  // Items for the bins that are still empty, of the costliest that may give one; false if there are
-  // none to give.
+  // Gives empty bins an item of the costliest bins that can spare one; false if none can.
   bool FillEmpty() {
-    // Of one rank each where items stay on theirs, or ranks keep their numbers.
+    // Within each rank if items stay on their ranks, or ranks keep their numbers of sequences.
     const bool is_any = rank_of_.empty() && !terms_.keeps_counts;
     const size_t size = is_any ? bins_.size() : terms_.slots;
     for (size_t begin = 0; begin < bins_.size(); begin += size) {
@@ -242,7 +241,7 @@ class PieceFiller {
 
   bool accumulates() const { return terms_.synchronization == Synchronization::kAccumulated; }
   uint32_t RankOf(uint32_t bin) const { return bin / terms_.slots; }
-  // Whether a rank may have so many sequences, more than it has.
+  // Whether a rank may have this many sequences, more than it has now.
   bool MayHave(uint64_t sequences) const {
     if (!keeps_counts_ || sequences <= even_.least) return true;
     return sequences == even_.most() && larger_ < even_.larger;
@@ -287,13 +286,13 @@ class PieceFiller {
   const std::span<const uint32_t> rank_of_;
   std::vector<Row> bins_;
   std::vector<double> sums_;
-  // Sequences of each rank, and whether they are to be equal.
+  // Sequences of each rank, and whether these must be equal.
   std::vector<uint64_t> counts_;
   const bool keeps_counts_;
   const EvenCounts even_;
   uint64_t larger_ = 0;  // ranks that have one more than others
   std::vector<uint32_t> bin_of_;
-  // What all items have in common.
+  // The tokens that all items have in common.
   const uint32_t common_;
   // Of ranks where bins are looked at by these, else one of all bins; and ranks by their sums.
   std::vector<BinOrder> in_order_;
@@ -359,7 +358,7 @@ std::optional<std::vector<Row>> FillWithPieces(const RowItems& items, const RowT
                                                PieceChoice choice,
                                                std::span<const uint32_t> rank_of,
                                                const Allowance& allowance) {
-  // Where ranks are given, pieces end where the rank does.
+  // If ranks are given, a piece ends where the rank changes.
   std::vector<std::pair<double, TreePiece>> by_cost;
   for (const TreePiece& piece : pieces) {
     for (uint32_t first = piece.first; first < piece.first + piece.count;) {
@@ -426,7 +425,7 @@ std::optional<std::vector<Row>> CutIntoRuns(const RowItems& items, const RowTerm
   cut(high);
   std::vector<Row> result;
   uint32_t begin = 0;
-  // As many runs as bins: the longest are halved.
+  // The longest runs are halved until there are as many as bins.
   std::vector<std::pair<uint32_t, uint32_t>> runs;
   for (const uint32_t end : ends) {
     runs.emplace_back(begin, end);

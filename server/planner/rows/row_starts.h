@@ -1,4 +1,4 @@
-// Rows of shared prefixes made greedily, for searches to begin with.
+// Greedy starts for searches of rows that share prefixes.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ROWS_ROW_STARTS_H_
 #define BATCHPLAN_SERVER_PLANNER_ROWS_ROW_STARTS_H_
@@ -16,11 +16,11 @@
 
 namespace batchplan {
 
-// The slots that pieces take where each shares with others only what all items do.
+// The slots that pieces need if each shares with others only what all items share.
 uint64_t SlotsOf(const Pass& pass, const RowItems& items, std::span<const TreePiece> pieces);
 
-// Pieces balanced as if they shared nothing but what all items do: by the solvers of batches that
-// share nothing (balance/lockstep.h, balance/accumulated.h). Nothing if these find none.
+// Pieces balanced as if they shared only what all items share, by the solvers for batches without
+// sharing (balance/lockstep.h, balance/accumulated.h). Nothing if these find no bins.
 std::optional<std::vector<Row>> BalancePieces(const Pass& pass, const RowItems& items,
                                               const RowTerms& terms,
                                               std::span<const TreePiece> pieces,
@@ -28,17 +28,16 @@ std::optional<std::vector<Row>> BalancePieces(const Pass& pass, const RowItems& 
 
 // Into which bin a piece goes.
 enum class PieceChoice {
-  // The cheapest with room, or the one that has what stands beside the piece if that is cheaper
-  // then;
+  // The cheapest bin with room, or the bin with the piece's neighbours if that is then cheaper;
   // under kAccumulated of the rank that has least.
   kCheapest,
-  // The one to which it adds fewest tokens, of several the fullest: for few bins.
+  // The bin to which it adds fewest tokens, of several the fullest. For few bins.
   kFewestTokens,
 };
 
-// The costliest piece first, or the one with most tokens. A piece that has room nowhere is cut.
-// `rank_of`: the rank of each item, if they are given. Nothing if an item has no room, if there are
-// too few for bins that may not be empty, or once a stop is requested.
+// Pieces go to bins in descending order of cost, or of tokens. A piece that fits no bin is cut.
+// `rank_of`: the rank of each item, if given. Nothing if an item fits no bin, if there are too few
+// items for bins that may not be empty, or once a stop is requested.
 std::optional<std::vector<Row>> FillWithPieces(const RowItems& items, const RowTerms& terms,
                                                std::span<const TreePiece> pieces,
                                                PieceChoice choice,
@@ -46,7 +45,7 @@ std::optional<std::vector<Row>> FillWithPieces(const RowItems& items, const RowT
                                                const Allowance& allowance);
 
 // The items in depth-first order, cut into as many runs as there are bins so that the costliest is
-// as cheap as can be, as AReaL-DTA cuts them. Nothing if the limits leave no such runs.
+// as cheap as can be, like AReaL-DTA. Nothing if the limits allow no such runs.
 std::optional<std::vector<Row>> CutIntoRuns(const RowItems& items, const RowTerms& terms);
 
 }  // namespace batchplan

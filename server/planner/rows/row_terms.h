@@ -1,4 +1,4 @@
-// What rows of a mini-batch may be.
+// The terms of a search for rows of a mini-batch.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ROWS_ROW_TERMS_H_
 #define BATCHPLAN_SERVER_PLANNER_ROWS_ROW_TERMS_H_
@@ -13,29 +13,30 @@
 
 namespace batchplan {
 
-// What rows may be, and what is to be short.
+// The limits of rows, and the time to shorten.
 struct RowTerms {
-  // Under kLockstep the sum over slots of their costliest rows, else the costliest rank's sum.
+  // The time is under kLockstep the sum over slots of the costliest row, otherwise the costliest
+  // rank's sum.
   Synchronization synchronization = Synchronization::kLockstep;
   uint32_t ranks = 1;
   uint32_t slots = 1;
   uint64_t capacity = 0;
   uint32_t max_sequences = 0;
-  // Items stay on their ranks; or ranks keep their numbers of sequences, within one of each other
-  // where ranks do not divide these.
+  // Whether items stay on their ranks, and whether ranks keep equal numbers of sequences, within
+  // one if ranks do not divide them.
   bool keeps_ranks = false;
   bool keeps_counts = false;
   // Whether bins may be empty.
   bool may_empty = false;
-  // Of dealt loads: what each rank may have of a slot. Null if there are no such limits.
+  // The pass whose limits on dealt loads hold for each rank in a slot. Null if there are none.
   const Pass* dealt_limits_of = nullptr;
-  // Whether a bin stays in its slot unless it is exchanged: where slots are not told apart by the
-  // costs of their bins alone.
+  // Whether a bin stays in its slot unless it is exchanged, because more than the costs of its bins
+  // tells one slot from another.
   bool fixed_slots = false;
 };
 
-// Whether what the bins of a slot, and `added` to it, have of dealt loads is within limits once it
-// is dealt.
+// Whether the dealt loads of a slot's bins and of the items `added` keep their limits once they are
+// dealt.
 bool DealsWithin(const RowItems& items, const RowTerms& terms, std::span<const Row> bins,
                  uint32_t slot, std::span<const uint32_t> added);
 

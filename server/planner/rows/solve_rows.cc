@@ -25,8 +25,8 @@
 namespace batchplan {
 namespace {
 
-// Pieces cost at most this part of a mean row, and save this part of what they cost. Large ones are
-// balanced as if they shared nothing with each other, too.
+// Pieces cost at most this part of a mean row, and save at least this part of their cost. Large
+// pieces are also balanced as if they shared nothing.
 struct PieceSize {
   double cost;
   double worth;
@@ -44,11 +44,11 @@ constexpr PieceSize kPieceSizes[] = {
     {.cost = 0.6, .worth = 0.1, .is_large = false, .is_quick = false},
     {.cost = 0.35, .worth = 0.1, .is_large = false, .is_quick = true}};
 
-// Pairs of rows that are looked at for each sequence, and at least.
+// The pairs of rows looked at for each sequence, and the least of all.
 struct SearchEffort {
   double pairs_a_sequence;
   uint64_t least_pairs;
-  // Numbers of slots beyond the fewest, and starts that are improved in earnest.
+  // The numbers of slots tried beyond the fewest, and the starts improved to the end.
   int more_slots;
   size_t improved;
 };
@@ -64,9 +64,9 @@ SearchEffort EffortOf(Effort effort) {
   }
 }
 
-// Larger ones begin with pieces of one size and the fewest slots.
+// Larger mini-batches begin with pieces of one size and the fewest slots.
 constexpr size_t kMostForAllStarts = 8192;
-// And have no more pairs looked at than this many.
+// Larger mini-batches have as many pairs looked at as one of this many sequences.
 constexpr size_t kMostForPairs = 16384;
 
 class RowSolver {
@@ -104,7 +104,7 @@ class RowSolver {
     std::vector<RowSearch> starts;
     if (items_ && !sequences_.empty() && NeedsSearch(others)) starts = ImprovedStarts(others);
     for (Placement& preset : presets) others.push_back(std::move(preset));
-    // Others too: what meets in a slot is dealt together.
+    // The others too: the items of a slot are dealt together.
     for (Placement& other : others) other.whole_slots = other.whole_slots || deals_within_limits_;
     std::erase_if(others, [&](const Placement& other) {
       return !KeepsLimits(pass_, other.microbatches, other.slots);
@@ -112,7 +112,7 @@ class RowSolver {
     for (const RowSearch& start : starts) {
       if (!start.keeps_limits()) continue;
       Placement placement = PlacementOf(pass_, tree_, *items_, start);
-      // Where ranks keep their rows, their empty ones may have changed what meets in a slot.
+      // If ranks keep their rows, moving empty ones may have changed which rows share a slot.
       if (deals_within_limits_ && !KeepsLimits(pass_, placement.microbatches, placement.slots)) {
         continue;
       }
@@ -122,7 +122,7 @@ class RowSolver {
   }
 
  private:
-  // Not if plain passes know all that rows cost, and what they make is within limits.
+  // False if plain passes know all costs of rows and their placements are within limits.
   bool NeedsSearch(const std::vector<Placement>& others) const {
     const bool is_plain =
         pass_.prefixes() == nullptr && pass_.loads().phases().empty() && pass_.row_multiple() == 1;
@@ -131,7 +131,7 @@ class RowSolver {
     });
   }
 
-  // The best of those that begin with `others` and of others.
+  // The best of the searches that start from `others` and from new rows.
   std::vector<RowSearch> ImprovedStarts(const std::vector<Placement>& others) {
     const SearchEffort effort = EffortOf(Affordable(pass_.effort(), context_.allowance));
     std::vector<RowSearch> starts;
@@ -141,7 +141,7 @@ class RowSolver {
         std::max(static_cast<double>(effort.least_pairs),
                  effort.pairs_a_sequence *
                      static_cast<double>(std::min<size_t>(items_->size(), kMostForPairs))));
-    // All of them a little, the best in earnest.
+    // All starts a little, the best to the end.
     for (RowSearch& start : starts) {
       if (may_exceed_) start.KeepLimits(context_.allowance);
       start.Improve(pairs / 128, context_.allowance);
@@ -167,9 +167,9 @@ class RowSolver {
     return std::ranges::lower_bound(by_sequence_, sequence) - by_sequence_.begin();
   }
 
-  // Where groups stay on a rank, a rank for each: the costliest first, to the rank that has least.
+  // If groups stay on a rank, gives each a rank: the costliest first, to the rank with least.
   void ShardGroups() {
-    // Equal counts are for others to find.
+    // Other code finds equal counts.
     if (!groups_keep_rank_ || pass_.options().keeps_counts()) return;
     std::map<uint32_t, std::vector<uint32_t>> groups;
     for (uint32_t item = 0; item < items_->size(); ++item) {
@@ -211,7 +211,7 @@ class RowSolver {
             .fixed_slots = fixed_slots_};
   }
 
-  // With the fixed costs of micro-batches, and with the time in which a pipeline fills.
+  // The time with the fixed costs of micro-batches and the time in which a pipeline fills.
   double TimeOf(const RowSearch& search) const {
     const double slots = search.terms().slots;
     const double time = search.time() + items_->path_cost().per_microbatch * slots;
@@ -271,7 +271,7 @@ class RowSolver {
                                : std::ranges::min(counts);
   }
 
-  // For the fewest slots that hold what is put into them and a few more.
+  // Adds starts for the fewest slots that hold all items, and for a few more.
   void AddStarts(const SearchEffort& effort, const std::vector<Placement>& others,
                  std::vector<RowSearch>& starts) {
     if (groups_keep_rank_ && rank_of_.empty()) {
@@ -279,7 +279,7 @@ class RowSolver {
       UseRanksOf(others.front());
     }
     const uint64_t most = MostSlots();
-    // More than others need are of no use, but for whole subtrees.
+    // More slots than `others` have are of no use, except for whole subtrees.
     uint64_t enough = 0;
     for (const Placement& other : others) enough = std::max<uint64_t>(enough, other.slots);
     if (enough == 0 || enough > most || may_exceed_) enough = most;
@@ -295,14 +295,14 @@ class RowSolver {
     while (slots <= enough) {
       const size_t before = starts.size();
       AddStarts(slots, starts);
-      // Where nothing fits, numbers further apart are tried.
+      // If nothing fits, numbers further apart are tried.
       const uint64_t step = starts.size() > before ? 1 : 1 + slots / 16;
       slots = pass_.counts().RoundUp(slots + step);
       if (starts.size() > before && more-- == 0) break;
     }
     if (!rank_of_.empty()) return;
     if (pass_.prefixes() == nullptr) return;
-    // As many as whole subtrees take.
+    // As many slots as whole subtrees need.
     const uint64_t whole = SlotsOf(pass_, *items_, PiecesOf(kWhole, 0));
     for (const uint64_t other : {whole, pass_.counts().RoundUp(whole + 1)}) {
       if (other >= slots && other <= most) AddStarts(other, starts);
@@ -310,7 +310,7 @@ class RowSolver {
     }
   }
 
-  // Of rows that cost `mean`.
+  // For rows of mean cost `mean`.
   std::vector<TreePiece> PiecesOf(const PieceSize& size, double mean) const {
     return CutIntoPieces(*items_, {.tokens = pass_.bin_limits().capacity,
                                    .sequences = pass_.bin_limits().max_sequences,
@@ -319,7 +319,7 @@ class RowSolver {
   }
 
   void AddStarts(uint64_t slots, std::vector<RowSearch>& starts) {
-    // As many as a plan may have.
+    // At most as many as a plan may have.
     const uint64_t empty = pass_.allow_empty() ? pass_.most_with_empty() : 0;
     if (slots > (items_->size() + empty) / pass_.ranks()) return;
     const RowTerms terms = TermsOf(slots);
@@ -335,7 +335,7 @@ class RowSolver {
     const bool is_free = rank_of_.empty() && !terms.keeps_counts;
     const bool shares = items_->shares();
     for (const PieceSize& size : kPieceSizes) {
-      // Sequences that share nothing are pieces of one each, whatever the size.
+      // Without sharing every sequence is a piece, whatever the size.
       if (!shares && size.cost != 1) continue;
       if ((!few && size.cost != 1) || (is_fast && !size.is_quick)) continue;
       if (context_.allowance.stop_requested()) return;
@@ -358,7 +358,7 @@ class RowSolver {
         if (bands) AddStart(*std::move(bands), slots, starts);
       }
     }
-    // Where costs leave no room, tokens may.
+    // If filling by cost finds no room, filling by tokens may.
     if (starts.size() == before) {
       for (const PieceSize& size : {kWhole, kSingles}) {
         if ((!few && size.worth == kSingles.worth) || (!shares && size.worth != kSingles.worth)) {
@@ -389,7 +389,7 @@ class RowSolver {
     std::vector<Placement> sorted;
     for (const auto& [time, i] : times) {
       sorted.push_back(std::move(placements[i]));
-      // What others have proven is of sequences that share nothing.
+      // Bounds proven by others are for sequences that share nothing.
       sorted.back().proven = {};
       sorted.back().tried = tried;
     }
@@ -401,12 +401,12 @@ class RowSolver {
   const SearchContext& context_;
   const MiniBatchTree tree_;
   const std::optional<RowItems> items_;
-  // And not in one row.
+  // Whether groups stay on a rank, but not in one row.
   const bool groups_keep_rank_;
-  // Whether rows may be above limits, or off a multiple, at first.
+  // Whether rows may exceed limits, or miss a multiple, at first.
   const bool may_exceed_;
   const bool deals_within_limits_;
-  // Whether the step depends on which rows meet in a slot by more than their costs.
+  // Whether the step depends on more than the costs of the rows that share a slot.
   const bool fixed_slots_;
   std::vector<SequenceIndex> by_sequence_;
   // By place in by_sequence_.

@@ -10,10 +10,10 @@
 namespace batchplan {
 namespace {
 
-// To make runs even.
+// Bisections to make runs even.
 constexpr int kBisections = 12;
 
-// What runs of items take in rows of their own.
+// The tokens and costs of runs of items in rows of their own.
 class Runs {
  public:
   explicit Runs(const RowItems& items) : path_cost_(items.path_cost()) {
@@ -26,9 +26,9 @@ class Runs {
     }
   }
 
-  // Of each item and the one before.
+  // The tokens that each item has in common with the one before.
   std::span<const uint32_t> commons() const { return commons_; }
-  // Of items begin .. end - 1.
+  // The tokens of items begin .. end - 1.
   uint64_t tokens(uint32_t begin, uint32_t end) const {
     return tokens_[end] - tokens_[begin] + commons_[begin];
   }
@@ -40,7 +40,7 @@ class Runs {
  private:
   const PathCost& path_cost_;
   std::vector<uint32_t> commons_;
-  // Up to each item.
+  // Sums up to each item.
   std::vector<uint64_t> tokens_ = {0};
   std::vector<double> costs_ = {0};
   std::vector<uint64_t> counts_ = {0};
@@ -85,8 +85,8 @@ class PieceCutter {
            runs_.count(begin, end) <= limits_.sequences && runs_.cost(begin, end) <= limits_.cost;
   }
 
-  // Branches that fit, joined where it is worth it into as few runs as that leaves, of about the
-  // same cost; those that don't fit are cut themselves.
+  // Joins branches that fit, if that is worth it, into as few runs as possible, of about the same
+  // cost. Cuts branches that don't fit.
   void CutNode(const Subtrees::Node& node, bool is_worth, std::vector<uint32_t>& open) {
     std::vector<TreePiece> branches;
     uint32_t child = node.first_child;
@@ -119,7 +119,7 @@ class PieceCutter {
     pieces_.insert(pieces_.end(), runs.begin(), runs.end());
   }
 
-  // Branches that follow each other in runs of at most this cost.
+  // Joins neighbouring branches into runs of at most `most` cost.
   std::vector<TreePiece> RunsOf(std::span<const TreePiece> branches, double most) const {
     std::vector<TreePiece> runs;
     for (const TreePiece& branch : branches) {

@@ -1,4 +1,4 @@
-// Runs of items that share much, to be put into rows as a whole.
+// Runs of items that share much, to be put into rows whole.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ROWS_TREE_PIECES_H_
 #define BATCHPLAN_SERVER_PLANNER_ROWS_TREE_PIECES_H_
@@ -10,14 +10,14 @@
 
 namespace batchplan {
 
-// Items that follow each other, first .. first + count - 1.
+// The items first .. first + count - 1.
 struct TreePiece {
   uint32_t first = 0;
   uint32_t count = 0;
 };
 
-// What pieces are at most; and what part of a subtree's cost it must save by standing together, or
-// its branches are pieces by themselves.
+// The largest pieces; and the part of its cost that a subtree must save by standing together, or
+// else its branches are pieces by themselves.
 struct PieceLimits {
   uint64_t tokens = 0;
   uint32_t sequences = 0;
@@ -25,8 +25,8 @@ struct PieceLimits {
   double worth = 0;
 };
 
-// The items as pieces that share much inside: whole subtrees, or where these are beyond a limit
-// runs of their branches.
+// The items as pieces that share much: whole subtrees, or if these exceed a limit, runs of their
+// branches.
 std::vector<TreePiece> CutIntoPieces(const RowItems& items, const PieceLimits& limits);
 
 }  // namespace batchplan

@@ -11,7 +11,7 @@
 namespace batchplan {
 namespace {
 
-// A choice that is better by less is not worth passing units that came first.
+// A choice that gains less is not worth overtaking units that came first.
 constexpr double kWorthPassing = 1e-4;
 // Runs of an order that are tried.
 constexpr size_t kRuns = 12;
@@ -30,7 +30,7 @@ class Search {
     Try({pool.first_choice().begin(), pool.first_choice().end()});
   }
 
-  // Tries runs of each class in the order of `costs`, which are by unit, and the ends of that order
+  // Tries runs of each class in the order of `costs`, which are by unit, and each end of the order
   // for a part of the seats.
   void TryOrder(std::span<const double> costs) {
     if (is_over()) return;
@@ -79,7 +79,7 @@ class Search {
       Seats next = best_;
       next[place] = other;
       const double before = best_ratio_;
-      // A choice that was tried before counts too, as it takes as long to be recognised.
+      // A choice that was tried before counts too, as it is slow to recognise.
       if (!Try(std::move(next))) --left_;
       if (best_ratio_ == before) continue;
       in[out] = false;
@@ -89,7 +89,7 @@ class Search {
     }
   }
 
-  // The best ones that are below `to_beat`, without first in, first out.
+  // The best choices below `to_beat`, without first in, first out.
   std::vector<Seats> Best(size_t most, double to_beat) const {
     std::vector<Seats> best;
     for (const auto& [ratio, seats] : tried_) {
@@ -111,7 +111,7 @@ class Search {
     return seats == seats_.end() ? 0 : seats->second;
   }
 
-  // `of_order` seats to one end of an order of positions, the others to those that came first.
+  // Gives `of_order` seats to one end of an order of positions, the rest to those that came first.
   static void FillEnd(const Seats& order, size_t seats, size_t of_order, bool last, Seats& chosen) {
     Seats rest(order);
     if (last) std::ranges::reverse(rest);
@@ -128,8 +128,8 @@ class Search {
     return tokens;
   }
 
-  // Evaluates a choice, and returns whether it did: always the first, and others that were not
-  // tried before and keep within the tokens.
+  // Evaluates a choice if it is the first, or was not tried before and keeps within the tokens.
+  // Returns whether it did.
   bool Try(Seats seats) {
     std::ranges::sort(seats);
     const bool first = seen_.empty();
@@ -159,7 +159,7 @@ class Search {
   double best_ratio_ = 0;
   Seats best_;
   std::set<Seats> seen_;
-  // The best ones of them.
+  // The best choices of those tried.
   std::multimap<double, Seats> tried_;
 };
 

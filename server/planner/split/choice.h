@@ -1,4 +1,4 @@
-// Who gets the free seats of a batch.
+// Which waiting units get the free seats of a batch.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_SPLIT_CHOICE_H_
 #define BATCHPLAN_SERVER_PLANNER_SPLIT_CHOICE_H_
@@ -15,18 +15,18 @@
 
 namespace batchplan {
 
-// How good a batch of these sequences, ascending, could be: predicted over ideal step time.
+// An estimate of predicted over ideal step time for a batch of these sequences, which ascend.
 using StepRatio = absl::FunctionRef<double(std::span<const SequenceIndex>)>;
 
-// Choices of open units for the free seats, each as ascending positions in open(), the most
-// promising first. There are at most `most`, all different; none is first in, first out, and the
-// `ratio` of each is below `to_beat`.
+// At most `most` choices of open units for the free seats, the most promising first, each as
+// ascending positions in open(). All differ from each other and from first in, first out, and have
+// a `ratio` below `to_beat`.
 //
-// Like units are put together. The open units are ordered by their cost, and by their longest
-// sequence. Seats go to a run of such an order, or some to one of its ends and the others to the
-// units that came first. The best choice is then improved by exchanging units. `ratio` is called at
-// most `evaluations` times beside once for first in, first out. Deterministic. Once a stop is
-// requested it ends soon, and the result is of no use.
+// Similar units are put together. The open units are ordered by their cost, and by their longest
+// sequence. The seats go to a run of such an order, or some to one of its ends and the rest to the
+// units that came first. Exchanges of units then improve the best choice. `ratio` is called at most
+// `evaluations` times beside once for first in, first out. Deterministic. Once a stop is requested
+// it ends soon with a useless result.
 //
 // Why: where only long sequences make ranks wait, one step with many of them and one with none are
 // both better than two with some.

@@ -15,11 +15,11 @@ constexpr double kWorthMoving = 1e-3;
 // The number of steps in which more and more of the long units come together.
 constexpr size_t kShares = 7;
 
-// What moves as a whole.
+// A sequence or group, which moves whole.
 struct Unit {
   std::vector<SequenceIndex> sequences;
   uint32_t longest = 0;
-  size_t place = 0;  // the mini-batch of the window that it stands in
+  size_t place = 0;  // its mini-batch in the window
 };
 
 class Window {
@@ -52,14 +52,14 @@ class Window {
     return places;
   }
 
-  // The mini-batch of each unit once the longest `share` / kShares of each class fill mini-batch
-  // after mini-batch. Each of these takes the place of one of the shortest units of its class
-  // there.
+  // The mini-batch of each unit after the longest `share` / kShares of each class have filled one
+  // mini-batch after the other, each in exchange for the shortest unit of its class there.
   std::vector<size_t> Gathered(size_t share) const {
     std::vector<size_t> places = Places();
     for (const auto& [size, units] : classes_) {
       std::vector<size_t> seats(count_, 0);
-      // Who stands where, as positions in `units`, the shortest on top; some have left since.
+      // The units of each mini-batch, as positions in `units`, the shortest on top; some have left
+      // since.
       std::vector<std::priority_queue<size_t>> standing(count_);
       for (size_t i = 0; i < units.size(); ++i) {
         const size_t place = units_[units[i]].place;
@@ -77,7 +77,7 @@ class Window {
         ++filled;
         const size_t from = places[units[i]];
         if (from == to) continue;
-        // The shortest unit there. It is none of those that were gathered, as seats are left.
+        // The shortest unit there. It is not a gathered one, as seats are left.
         size_t shortest = 0;
         do {
           shortest = standing[to].top();
@@ -103,7 +103,7 @@ class Window {
  private:
   size_t count_;
   std::vector<Unit> units_;
-  // Those that may take each other's place, by number of sequences or all as 0; the longest first.
+  // Units that may change places, by number of sequences, or all as 0; the longest first.
   std::map<size_t, std::vector<size_t>> classes_;
 };
 
@@ -135,7 +135,7 @@ SequenceLists DelayLong(const SequenceLists& mini_batches, const Groups& groups,
       moves = true;
     }
     for (size_t m = 0; m < count; ++m) {
-      // In the order that was asked for, where nothing moved.
+      // In the order asked for if nothing moved.
       delayed.Push(moves ? std::span<const SequenceIndex>(best[m]) : mini_batches[first + m]);
       delayed.Close();
     }

@@ -1,4 +1,4 @@
-// Mini-batches whose sequences may be trained some mini-batches from their place.
+// Moves sequences to other mini-batches near their own (MiniBatching.max_delay).
 
 #ifndef BATCHPLAN_SERVER_PLANNER_SPLIT_DELAY_H_
 #define BATCHPLAN_SERVER_PLANNER_SPLIT_DELAY_H_
@@ -13,26 +13,26 @@
 
 namespace batchplan {
 
-// How long a mini-batch of these sequences could run.
+// An estimate of the time of a mini-batch of these sequences.
 using StepTimeOf = absl::FunctionRef<double(std::span<const SequenceIndex>)>;
 
 struct DelayTerms {
-  // Mini-batches from its place that a sequence, or group, may be trained.
+  // By how many mini-batches a sequence, or a group, may move.
   uint32_t max_delay = 0;
-  // Whether a group may take the place of one of another number of sequences.
+  // Whether a group may change places with one of another size.
   bool any_size = false;
 };
 
-// Exchanges sequences between mini-batches, or whole groups if there are any, each for one of as
-// many sequences, or of any number where the terms allow it. Exchanges stay within windows of
-// max_delay + 1 mini-batches, one window after the other, so that nothing is further than max_delay
-// from its place. Long units are gathered, as few as make the window's `time` shortest, and only if
-// that gains a thousandth of it. In a window that changes, the sequences of a mini-batch stand in
-// the manifest's order.
+// Exchanges units between mini-batches: sequences, or whole groups if there are any, which are
+// exchanged for groups of the same size, or of any if the terms allow it. Exchanges stay within
+// windows of max_delay + 1 mini-batches, one window after the other, so that nothing moves by more
+// than max_delay. Long units are gathered, as few as make the window's `time` shortest, and only if
+// that gains a thousandth of it. In a window that changes, the sequences of a mini-batch are in the
+// manifest's order.
 //
 // Calls `time`, which spends from the allowance, at most eight times for each mini-batch. Once the
-// allowance is spent nothing more is moved. Once a stop is requested it ends soon, and the result
-// is of no use.
+// allowance is spent nothing more is moved. Once a stop is requested it ends soon with a useless
+// result.
 //
 // Source: WLB-LLM (OSDI '25), which puts off long documents until there are enough of them.
 SequenceLists DelayLong(const SequenceLists& mini_batches, const Groups& groups,

@@ -11,11 +11,11 @@ namespace {
 
 constexpr uint32_t kNever = std::numeric_limits<uint32_t>::max();
 
-// How many units there are of each size, the largest size first.
+// The number of units of each size, the largest size first.
 using Counts = std::map<uint32_t, uint32_t, std::greater<>>;
 
-// How many of each size to take so that they add up to `sum`, as few as possible and at most
-// `most`; empty if that is impossible.
+// The number of units of each size, as few as possible and at most `most`, that add up to `sum`;
+// empty if that is impossible.
 Counts FewestThatAddUp(const Counts& counts, uint64_t sum, uint32_t most,
                        const Allowance& allowance) {
   // After each size the fewest units for every sum; a row a size, to be traced back.

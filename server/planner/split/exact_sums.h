@@ -12,15 +12,15 @@
 
 namespace batchplan {
 
-// The most sums that are looked at: in all, and at a time, as these are kept in memory.
+// The most sums that are looked at, and the most that are in memory at a time.
 inline constexpr uint64_t kMostSumSteps = uint64_t{1} << 27;
 inline constexpr uint64_t kMostSumCells = uint64_t{1} << 24;
 
 // Units, ascending, whose sizes add up to `sum`: the first units, and at most max_overtaking units
-// behind the first one that is left out. Takes as many of the first units as possible, then as few
+// behind the first one left out. It chooses as many of the first units as possible, then as few
 // others as possible, of equal sizes the earlier. Every size is at least 1. None if no units add
-// up, if the search would look at more sums than the limits, or once a stop is requested. Solves a
-// bounded knapsack for each number of first units: r * d sums, for a remainder of r and d sizes.
+// up, if the search would exceed the limits above, or once a stop is requested. Solves a bounded
+// knapsack for each number of first units: r * d sums, for a remainder of r and d different sizes.
 std::optional<std::vector<uint32_t>> UnitsThatAddUp(std::span<const uint32_t> sizes, uint64_t sum,
                                                     uint32_t max_overtaking,
                                                     const Allowance& allowance);

@@ -12,7 +12,8 @@
 namespace batchplan {
 namespace {
 
-// The groups, or without any the sequences, by ascending length, of a group its longest.
+// The groups, or if there are none the sequences, by ascending length; a group's length is its
+// longest.
 std::vector<uint32_t> AscendingOrder(const Manifest& manifest, const Groups& groups) {
   std::vector<uint32_t> lengths(manifest.lengths.begin(), manifest.lengths.end());
   if (!groups.empty()) {
@@ -43,7 +44,7 @@ absl::StatusOr<SequenceLists> SplitIntoMiniBatches(const Manifest& manifest,
                                                    const MiniBatching& options) {
   const bool counts_groups = options.group_count > 0;
   const size_t sequences = planned_lengths.size();
-  // What mini-batches are counted in.
+  // Groups or sequences, as mini-batches count.
   const size_t total = counts_groups ? groups.size() : sequences;
   const size_t size = counts_groups ? options.group_count : options.size > 0 ? options.size : total;
   if (size == 0 || (total % size != 0 && options.last == LastMiniBatch::kExact)) {
@@ -52,7 +53,7 @@ absl::StatusOr<SequenceLists> SplitIntoMiniBatches(const Manifest& manifest,
                      ", which does not divide the manifest's ", total,
                      counts_groups ? " groups" : " sequences"));
   }
-  // What moves as a whole: groups, or sequences, which need no lists of their own.
+  // The groups, which move whole; single sequences need no lists.
   SequenceLists together;
   if (!groups.empty()) {
     std::vector<SequenceIndex> all;

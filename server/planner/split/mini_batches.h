@@ -13,21 +13,20 @@
 
 namespace batchplan {
 
-// The mini-batches that so many sequences in so many groups are cut into, at least one; where they
-// don't divide, and the last mini-batch may not be smaller, of those that are full.
+// The number of mini-batches of this many sequences in this many groups, at least one. An
+// incomplete last mini-batch counts only if options.last allows it.
 size_t MiniBatchesOf(const MiniBatching& options, size_t sequences, size_t groups);
 
 // Cuts the manifest into mini-batches of exactly options.size sequences, or options.group_count
-// groups, in order, shuffled by the seed, or ascending by length, and then leaves out dropped
-// sequences, whose planned length is 0. What is left at the end is a mini-batch too, if
-// options.last allows it.
-// Groups move as a whole: a group stands where its first member does, is shuffled as one unit, or
-// is as long as its longest sequence. Lengths are those of the manifest; equally long units keep
-// their order.
+// groups, in order, shuffled by the seed, or ascending by length. The rest at the end is a smaller
+// mini-batch, if options.last allows it. Dropped sequences, whose planned length is 0, are left out
+// after that. Groups move whole: a group stands where its first member does, is shuffled as one
+// unit, and counts as long as its longest sequence. Lengths are those of the manifest; equally long
+// units keep their order.
 //
-// InvalidArgument, naming both numbers, if the size does not divide the number of sequences, or
-// group_count that of groups, and the last mini-batch may not be smaller; naming
-// the group, if one does not fit what is left of a mini-batch; or if a mini-batch is left empty.
+// InvalidArgument: naming both numbers, if the size does not divide the number of sequences, or
+// group_count that of groups, and the last mini-batch may not be smaller; naming the group, if a
+// group does not fit the rest of a mini-batch; or if a mini-batch is left empty.
 absl::StatusOr<SequenceLists> SplitIntoMiniBatches(const Manifest& manifest,
                                                    std::span<const uint32_t> planned_lengths,
                                                    const Groups& groups,

@@ -37,7 +37,7 @@ StepEstimate::Time StepEstimate::Of(const Pass& pass,
                                     std::span<const SequenceIndex> mini_batch) const {
   Placement any;
   any.slots = static_cast<uint32_t>(pass.counts().RoundUp(mini_batch.size()));
-  // Where micro-batches cost nothing by themselves, their number does not matter.
+  // If micro-batches have no fixed cost, their number does not matter.
   if (pass.cost().OfMicrobatch() == 0) any.proven.microbatches = 1;
   const MiniBatchBounds bounds = BoundsOf(pass, mini_batch, any, unlimited_);
   const auto computation = static_cast<double>(UniqueOf(pass, mini_batch).computation);

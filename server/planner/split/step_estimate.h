@@ -1,5 +1,4 @@
-// How good a step of some sequences could be, before it is planned: a proven bound on its time,
-// over the ideal time.
+// An estimate of a step before it is planned: a proven bound on its time, over the ideal time.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_SPLIT_STEP_ESTIMATE_H_
 #define BATCHPLAN_SERVER_PLANNER_SPLIT_STEP_ESTIMATE_H_
@@ -25,8 +24,8 @@ namespace batchplan {
 // Views what it is created from, which must outlive it.
 class StepEstimate {
  public:
-  // For batches of any sequences whose planned length is not 0, in this many mini-batches. None if
-  // a pass can't have that many, or once a stop is requested.
+  // For batches, in this many mini-batches, of any sequences whose planned length is not 0. None if
+  // a pass can't have that many mini-batches, or once a stop is requested.
   static std::optional<StepEstimate> Create(const Manifest& manifest, const PlanOptions& options,
                                             const PassLimits& limits, const PlannedLengths& planned,
                                             const Groups& groups, const SharedPrefixes& prefixes,
@@ -35,10 +34,10 @@ class StepEstimate {
 
   // lower_bound_step_time over ideal_step_time, of all passes over a batch of these sequences, at
   // least one, ascending. Mini-batches are cut from them in this order, whatever order the options
-  // ask for. Plans of `balanced` come near to this ratio. O(n log n).
+  // ask for. Plans of `balanced` come close to this ratio. O(n log n).
   double operator()(std::span<const SequenceIndex> sequences) const;
-  // The ticks of an estimate of this many sequences in this many mini-batches. An estimate does not
-  // spend them by itself.
+  // The ticks of an estimate of this many sequences in this many mini-batches; the caller spends
+  // them.
   uint64_t TicksOf(size_t sequences, size_t mini_batches) const;
   // lower_bound_step_time of one mini-batch, over the passes that respect mini-batches.
   double TimeOf(std::span<const SequenceIndex> mini_batch) const;
@@ -58,8 +57,8 @@ class StepEstimate {
 
   const PlanOptions* options_;
   const Groups* groups_;
-  // Estimates are compared with each other, so none may be looser because less of the request's
-  // allowance is left.
+  // Without limit: estimates are compared, so none may be looser because less of the allowance is
+  // left.
   Allowance unlimited_;
   std::vector<Pass> passes_;
 };

@@ -30,7 +30,7 @@ absl::Status CheckArrays(const Manifest& manifest, const Selection& selection) {
   return absl::OkStatus();
 }
 
-// By manifest position, the age of what moves as a whole; empty where ages don't matter.
+// By manifest position, the age of the sequence's unit; empty if ages don't matter.
 std::vector<uint32_t> AgesOf(const Manifest& manifest, const Selection& selection,
                              const Groups& groups) {
   if (selection.max_age == 0) return {};
@@ -79,7 +79,7 @@ absl::StatusOr<WaitingPool> WaitingPool::Create(const Manifest& manifest,
   const std::vector<uint32_t> ages = AgesOf(manifest, selection, groups);
   const auto expired = [&](size_t i) { return !ages.empty() && ages[i] > selection.max_age; };
 
-  // What is too old is not looked at, however long it is.
+  // Sequences that are too old may have any length.
   absl::StatusOr<PlannedLengths> planned =
       ApplyOverlongPolicy(manifest, options, groups, loads, limit,
                           [&](SequenceIndex sequence) { return expired(sequence.value()); });
@@ -119,7 +119,7 @@ absl::StatusOr<WaitingPool> WaitingPool::Create(const Manifest& manifest,
 absl::Status WaitingPool::SeatUnits(const Manifest& manifest, const Selection& selection,
                                     const std::vector<bool>& forced, const Allowance& allowance) {
   const bool of_tokens = selection.max_tokens > 0;
-  // What a unit takes of the target.
+  // A unit's part of the target.
   const auto weight = [&](uint32_t unit) -> uint64_t {
     if (of_tokens) return tokens_[unit];
     return selection.groups > 0 ? 1 : units_[unit].size();

@@ -20,28 +20,28 @@ struct PipelineOrder {
   double makespan = 0;
 };
 
-// Makes costs that descend rise and fall again: first those at even positions, reversed, then those
-// at odd ones.
+// Reorders descending costs to rise and then fall: those at even positions, reversed, then those at
+// odd ones.
 void PutSmallAtBothEnds(std::span<uint32_t> descending);
 
 // Simulations of QuickOrder.
 inline constexpr uint64_t kQuickOrders = 5;
 
-// The best of a few orders: as they stand, by their keys either way, small ones at both ends, and
-// rising while the pipeline fills; of equal ones the earlier. Only the first `movable`
-// micro-batches change places. `keys` are one a micro-batch, their costs or what stands for these.
-// kQuickOrders simulations, or one where fewer than two may change places.
+// The best of a few orders, of equal ones the earlier: as given, by key ascending and descending,
+// small ones at both ends, and rising while the pipeline fills. Only the first `movable`
+// micro-batches change places. `keys` has one entry a micro-batch, its cost or a substitute.
+// kQuickOrders simulations, or one if fewer than two may change places.
 PipelineOrder QuickOrder(PipelineSimulator& simulator, std::span<const double> costs,
                          std::span<const double> keys, size_t movable);
 
-// Swaps micro-batches of an order as long as that makes the makespan shorter: until it is below
-// `enough`, or `simulations` are used up. Returns how many of these are left.
+// Swaps micro-batches of an order as long as that shortens the makespan: until it is below
+// `enough`, or `simulations` are used up. Returns the number of simulations left.
 uint64_t ImproveOrder(PipelineSimulator& simulator, std::span<const double> costs, size_t movable,
                       double enough, uint64_t simulations, std::minstd_rand& random,
                       PipelineOrder& order);
 
-// The most that ImproveOrder is given: simulations, by effort, and forwards and backwards in all of
-// them.
+// The most simulations that ImproveOrder is given, by effort, and the most forwards and backwards
+// in all of them.
 uint64_t SimulationsToImprove(Effort effort);
 inline constexpr uint64_t kMostWorksToImprove = 200'000;
 

@@ -15,12 +15,12 @@ namespace batchplan {
 // How long a mini-batch runs on pipelines.
 struct PipelineTime {
   double makespan = 0;
-  // How much of it the stage with most work is busy.
+  // The part of it in which the stage with most work is busy.
   double work = 0;
 };
 
 // The time of the slowest rank, or in lockstep of the slots' maxima. Number r * slots + s of
-// `costs` is slot s of rank r; slots run in their order. Spends its simulations. Any time once a
+// `costs` is slot s of rank r; slots run in their order. Spends its simulations. Any value once a
 // stop is requested.
 PipelineTime PipelineTimeOf(const Pipeline& pipeline, Synchronization synchronization,
                             std::span<const double> costs, size_t ranks,

@@ -8,18 +8,18 @@
 namespace batchplan {
 namespace {
 
-// Of the mean cost; one that is smaller stays out of reach of multiplications for too long.
+// The least cost, as a part of the mean: a smaller one would need too many multiplications to grow.
 constexpr double kSmallest = 1e-3;
-// What part of the makespan a step is to save; less in later steps.
+// The part of the makespan that a step is to save; less in later steps.
 constexpr double kFirstSaving = 0.1;
 constexpr double kShrinking = 0.2;
-// Of the mean, where the first group of micro-batches begins.
+// The cost at which the first group of micro-batches begins, as a part of the mean.
 constexpr double kFirstGroup = 0.4;
-// Of bounds and the total, which is never far off.
+// Rounds of scaling to bounds and total, and the precision wanted.
 constexpr int kMostScalings = 12;
 constexpr double kScaled = 1e-6;
 
-// About exp(x) for small ones, within 1/3 and 3; but the same on every machine.
+// About exp(x) for small x, between 1/3 and 3, and equal on every machine.
 double Growth(double x) {
   const double half = std::clamp(x, -1.0, 1.0) / 2;
   return (1 + half) / (1 - half);
@@ -110,7 +110,7 @@ Profile FindProfile(PipelineSimulator& simulator, const ProfileTask& task, int s
       spread += costs[k] * (weights[k] - slope) * (weights[k] - slope);
     }
     if (spread <= 0) break;
-    // As far as the makespan would have to go to be that short, if it stayed as steep (Polyak's).
+    // Polyak's step: as far as to the wanted makespan if it were linear.
     const double wanted = best.makespan * (1 - kFirstSaving / (1 + kShrinking * i));
     const double step = (makespan - wanted) / spread;
     for (size_t k = 0; k < count; ++k) {

@@ -1,18 +1,18 @@
 // Which stage of a pipeline runs which micro-batch in which order.
 //
 //   stage: the ranks that hold one part of the model, and its number in the order of the model.
-//   chunk: of a stage's part of the model, where the schedule is interleaved: chunk c of stage s is
-//     the virtual stage c * stages + s.
+//   chunk: a piece of a stage's part of the model, in the interleaved schedule: chunk c of stage s
+//     is the virtual stage c * stages + s.
 //   position: of a forward or a backward, in the order in which every stage runs its own.
 //
 // 1F1B (D. Narayanan et al.: PipeDream, SOSP 2019; without flushes): stage s of p runs min(p-1-s,
-// m) of its m forwards, then a forward and a backward in turns, then the backwards that are left.
+// m) of its m forwards, then a forward and a backward in turns, then the remaining backwards.
 //
 // Interleaved 1F1B (D. Narayanan et al.: Efficient Large-Scale Language Model Training on GPU
 // Clusters Using Megatron-LM, SC 2021): micro-batches go through the chunks of a stage group by
-// group, g at a time through chunk 0, then these through chunk 1, and so on. Backwards go through
-// the chunks the other way round. min(2(p-1-s) + (v-1)g, m v) forwards come before the first
-// backward.
+// group: g micro-batches through chunk 0, then the same g through chunk 1, and so on. Backwards go
+// through the chunks the other way round. min(2(p-1-s) + (v-1)g, m v) forwards come before the
+// first backward.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_TIME_SCHEDULE_H_
 #define BATCHPLAN_SERVER_PLANNER_TIME_SCHEDULE_H_
@@ -32,7 +32,7 @@ struct Pipeline {
   uint32_t stages = 1;
   uint32_t chunks = 1;
   bool interleaved = false;
-  // Micro-batches that go through a chunk in a row, at least `stages`; of the interleaved schedule.
+  // Interleaved: micro-batches that go through a chunk in a row, at least `stages`.
   uint32_t group_size = 1;
   // Forwards alone, as for log-probabilities.
   bool forward_only = false;
@@ -64,7 +64,7 @@ struct Pipeline {
     for (uint32_t stage = 0; stage < stages; ++stage) most = std::max(most, StageShare(stage));
     return most;
   }
-  // Forwards of a stage before its first backward, of `microbatches`.
+  // The forwards of a stage before its first backward.
   uint64_t Warmup(uint32_t stage, uint32_t microbatches) const {
     const uint64_t all = uint64_t{microbatches} * chunks;
     if (forward_only) return all;
@@ -83,8 +83,8 @@ struct RunOrder {
   std::vector<uint32_t> chunk;
 };
 
-// Interleaved, `microbatches` is a multiple of the group size: of a shorter group stages would wait
-// for each other.
+// If interleaved, `microbatches` must be a multiple of the group size: with a shorter group stages
+// would wait for each other.
 RunOrder RunOrderOf(const Pipeline& pipeline, uint32_t microbatches);
 
 }  // namespace batchplan

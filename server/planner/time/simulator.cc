@@ -11,8 +11,8 @@ namespace batchplan {
 
 namespace {
 
-// Up to this many works are prepared once. More of them are prepared in every simulation, this many
-// at a time.
+// Up to this many works are prepared once. More are prepared in every simulation, this many at a
+// time.
 constexpr uint64_t kMostWorksKept = 1 << 16;
 
 }  // namespace
@@ -71,7 +71,8 @@ void PipelineSimulator::Run(std::span<const PipelineWork> works, std::span<const
   }
 }
 
-// Position by position, each through all stages: whatever a stage waits for has been run by then.
+// Position by position, each through all stages, so that the works that a stage waits for have run
+// before.
 double PipelineSimulator::ForwardsAlone(std::span<const double> costs) {
   std::fill(free_.begin(), free_.end(), 0.0);
   for (size_t k = 0; k < order_.chunk.size(); ++k) {
@@ -96,7 +97,7 @@ double PipelineSimulator::Makespan(std::span<const double> costs, std::span<doub
   const uint64_t works = order_.chunk.size() * (pipeline_.forward_only ? 1 : 2);
   uint32_t last_stage = 0;
   while (free_[last_stage] < makespan) ++last_stage;
-  // Back from the last work, each time to that which it had to wait for.
+  // Back from the last work, each time to the work that it had to wait for.
   Work work = WorkOf(last_stage, works - 1);
   while (true) {
     const uint32_t i = MicrobatchOf(work);

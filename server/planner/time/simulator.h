@@ -4,13 +4,13 @@
 //   PipelineSimulator simulator(pipeline, microbatches);
 //   const double makespan = simulator.Makespan(costs);  // as often as wanted
 //
-// One that is made to trace also says what makes the makespan as long as it is: of the works that
-// follow each other without a gap from the begin to the end, what part is each micro-batch's. The
-// makespan is a maximum of sums of costs, so convex in them, and this is a subgradient.
+// A simulator that traces also says what the makespan consists of: each micro-batch's part of the
+// works that follow each other without a gap from begin to end, the critical path. The makespan is
+// a maximum of sums of costs, so it is convex in them, and these parts are a subgradient.
 //
-// A forward begins when its stage is free and the virtual stage before has sent what it works on; a
-// backward when its stage is free and the virtual stage behind has sent its gradient. Everything
-// is computed in doubles by sums, products and maxima, in one order: the same on every machine,
+// A forward begins when its stage is free and the virtual stage before has sent its input; a
+// backward when its stage is free and the virtual stage behind has sent its gradient. Everything is
+// computed in doubles by sums, products and maxima, in one order: the same on every machine,
 // monotone in every cost, and twice as long for costs and transfers that are twice as high.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_TIME_SIMULATOR_H_
@@ -26,8 +26,8 @@
 
 namespace batchplan {
 
-// Ticks of an allowance: to simulate a forward or a backward, and to put it in its place before
-// that.
+// Ticks of an allowance to simulate a forward or a backward, and to find its place in the schedule
+// before.
 inline constexpr uint64_t kTicksAWork = 5;
 inline constexpr uint64_t kTicksToPlaceAWork = 15;
 
@@ -35,9 +35,10 @@ class PipelineSimulator {
  public:
   enum class Mode { kTime, kTrace };
 
-  // For `microbatches` micro-batches; interleaved, a multiple of the group size. Memory: O(m v) and
-  // for each virtual stage what is on its way to the next; to trace, O(m p v). Spends nothing from
-  // the allowance; the caller spends ticks(). Once a stop is requested, makespans are any numbers.
+  // For `microbatches` micro-batches; if interleaved, a multiple of the group size. Memory: O(m v),
+  // and for each virtual stage what is on its way to the next; to trace, O(m p v). Spends nothing
+  // from the allowance; the caller spends ticks(). Once a stop is requested, makespans are any
+  // numbers.
   PipelineSimulator(Pipeline pipeline, uint32_t microbatches, Mode mode = Mode::kTime,
                     Allowance allowance = {});
   PipelineSimulator(const PipelineSimulator&) = delete;
@@ -50,7 +51,7 @@ class PipelineSimulator {
   uint64_t works() const { return 2 * uint64_t{microbatches_} * pipeline_.virtual_stages(); }
   // Simulations until now.
   uint64_t simulations() const { return simulations_; }
-  // Ticks of an allowance: of one simulation; and of all until now, with their preparation.
+  // Ticks of one simulation, and of all until now with their preparation.
   uint64_t ticks_each() const { return ticks_each_; }
   uint64_t ticks() const { return ticks_to_make_ + simulations_ * ticks_each_; }
 
@@ -59,7 +60,7 @@ class PipelineSimulator {
   // O(m p v), without allocation. Not from two threads at once.
   double Makespan(std::span<const double> costs);
 
-  // The makespan; sets in `weights`, one a micro-batch, how much it grows with that cost. REQUIRES:
+  // The makespan; sets `weights`, one a micro-batch, to how much it grows with each cost. REQUIRES:
   // a simulator that traces.
   double Makespan(std::span<const double> costs, std::span<double> weights);
 
@@ -72,7 +73,7 @@ class PipelineSimulator {
   };
 
   double ForwardsAlone(std::span<const double> costs);
-  // Number n of what a stage runs, and the number of a work.
+  // Work number n of a stage, and the number of a work.
   Work WorkOf(uint32_t stage, uint64_t n) const;
   uint64_t NumberOf(const Work& work) const;
   uint32_t MicrobatchOf(const Work& work) const { return order_.microbatch[work.position]; }
@@ -88,21 +89,21 @@ class PipelineSimulator {
   const Allowance allowance_;
   uint64_t simulations_ = 0;
   const RunOrder order_;
-  // Of every virtual stage, forward and then backward, what part of a cost it takes.
+  // The part of a cost that each virtual stage has, in its forward and then in its backward.
   std::vector<double> shares_;
   Wavefront wavefront_;
-  // All works, if they are few; else room for some of them.
+  // All works if they are few; else room for some of them.
   std::vector<PipelineWork> works_;
   bool all_works_ = false;
   uint64_t ticks_to_make_ = 0;
   uint64_t ticks_each_ = 0;
   std::vector<double> free_;  // when each stage is
-  std::vector<double> ends_;  // of works, where the wavefront says
+  std::vector<double> ends_;  // of works, at their places in the wavefront
 };
 
-// A lower bound on the makespan of these micro-batches in any order; never above their Makespan but
-// for rounding. The greatest of: for each stage, its work, and the time of the cheapest micro-batch
-// before and after it; and the costliest micro-batch's way through all stages and back.
+// A lower bound on the makespan of these micro-batches in any order; above their Makespan at most
+// by rounding. The greatest of: for each stage, its work and the time of the cheapest micro-batch
+// before and after it; and the time of the costliest micro-batch through all stages and back.
 double PipelineBound(const Pipeline& pipeline, std::span<const double> costs);
 
 // A lower bound on the makespan of any micro-batches that cost at least `work` together and at

@@ -10,12 +10,12 @@
 namespace batchplan {
 namespace {
 
-// Beyond this, waiting for transfers is all that there is.
+// Beyond this, the time is all waiting for transfers.
 constexpr double kLongest = 0x1p63;
 
-// When the ranks of a pool are done with the slots that they have run. Kept by the groups of the
-// last slot, whose ranks all are free at once. So the work for a slot is that of its groups and the
-// groups of the slot before it, however many ranks there are.
+// When the ranks of a pool are free after the slots run so far. Kept by the groups of the last
+// slot, whose ranks are free at the same time. So the work for a slot goes by its groups and those
+// of the slot before, however many ranks there are.
 template <typename Number>
 class FreeTimes {
  public:
@@ -36,7 +36,7 @@ class FreeTimes {
     spans_.swap(next_);
   }
 
-  // When the last of the ranks is free.
+  // When the last rank is free.
   Number Latest() const {
     Number latest = 0;
     for (const Span& span : spans_) latest = std::max(latest, span.free);
@@ -44,7 +44,7 @@ class FreeTimes {
   }
 
  private:
-  // Ranks from the end of the span before.
+  // Ranks from the end of the previous span on.
   struct Span {
     uint32_t end = 0;
     Number free = 0;
@@ -130,7 +130,7 @@ TimedSlots TimedRanks(std::span<const Cost> costs, size_t ranks) {
 TimedSlots TimedGroups(std::span<const Cost> costs, std::span<const uint32_t> sizes,
                        uint32_t pool) {
   TimedSlots timed;
-  uint32_t ranks = 0;  // of the slot that is not closed
+  uint32_t ranks = 0;  // of the open slot
   for (size_t m = 0; m < costs.size(); ++m) {
     timed.Add(sizes[m], costs[m]);
     ranks += sizes[m];

@@ -1,6 +1,6 @@
-// The model of time: how long a mini-batch runs, given the costs of its micro-batches, and how long
-// it runs at least. It serves ranks that each run micro-batches of their own, and groups of ranks
-// that share micro-batches.
+// The model of time: how long a mini-batch runs, given the costs of its micro-batches, and a lower
+// bound. For ranks that each run micro-batches of their own, and for groups of ranks that share
+// them.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_TIME_STEP_CLOCK_H_
 #define BATCHPLAN_SERVER_PLANNER_TIME_STEP_CLOCK_H_
@@ -18,8 +18,8 @@
 
 namespace batchplan {
 
-// The micro-batches of a mini-batch, slot by slot as they run. Those of a slot stand along the
-// ranks of the pool. Every slot has all ranks.
+// The micro-batches of a mini-batch, slot by slot as they run. In a slot they stand along the ranks
+// of the pool, and every rank has one.
 template <typename Number>
 class TimedSlotsOf {
  public:
@@ -29,7 +29,7 @@ class TimedSlotsOf {
     Number cost = 0;
   };
 
-  // Adds a micro-batch to the slot that is not closed.
+  // Adds a micro-batch to the open slot.
   void Add(uint32_t ranks, Number cost) { groups_.push_back({.ranks = ranks, .cost = cost}); }
   void Close() { begins_.push_back(groups_.size()); }
   void Reserve(size_t slots, size_t groups) {
@@ -73,7 +73,7 @@ struct StepDuration {
   Cost time = 0;
   // `time` before it is rounded. On pipelines alone.
   double makespan = 0;
-  // How much of the makespan the stage with most work is busy. On pipelines alone.
+  // The part of the makespan in which the stage with most work is busy. On pipelines alone.
   double work = 0;
 };
 
@@ -85,8 +85,8 @@ class StepClock {
 
   // Without a pipeline. In lockstep ranks wait for each other at every slot: the time is the sum of
   // the slots' costliest micro-batches. Accumulated, a micro-batch begins when the last of its
-  // ranks is free, and the time is when the last one ends; of ranks that share no micro-batch that
-  // is the costliest rank's sum.
+  // ranks is free, and the time is the end of the last one; if ranks share no micro-batches, it is
+  // the costliest rank's sum.
   //
   // On pipelines the makespan is simulated (time/pipeline_time.h). In lockstep one pipeline
   // runs the costliest micro-batch of each slot. Accumulated, the pool falls into parts that share
@@ -94,12 +94,12 @@ class StepClock {
   // the slowest part counts. If parts, slots and virtual stages are more than kMaxPipelineWorks
   // together, the whole pool is one part. The simulations are spent.
   //
-  // Any time once a stop is requested.
+  // Any value once a stop is requested.
   StepDuration Of(const TimedSlots& slots, const Allowance& allowance = {}) const;
-  // The time, of costs in units of a cost model.
+  // The time for costs in units of a cost model.
   double Of(const TimedSlotsOf<double>& slots, const Allowance& allowance = {}) const;
 
-  // Whether the allowance affords what Of simulates of this many slots, with this many
+  // Whether the allowance affords the simulations of Of for this many slots, with this many
   // micro-batches in all. True without a pipeline.
   bool Affords(uint64_t slots, uint64_t microbatches, const Allowance& allowance) const;
 

@@ -5,8 +5,8 @@
 
 namespace batchplan {
 
-// A stage has at most its warm-up, and one, forwards that it has not run the backward of; so far is
-// it ahead of the next stage, and is that one's backward ahead of its own.
+// A stage has at most its warm-up plus one forwards without their backward. So far its forwards are
+// ahead of the next stage's, and the next stage's backwards ahead of its own.
 Wavefront::Wavefront(const Pipeline& pipeline, const RunOrder& order, uint32_t microbatches,
                      bool all)
     : pipeline_(pipeline),
@@ -41,7 +41,7 @@ std::span<const PipelineWork> Wavefront::Next(std::span<PipelineWork> works) {
       }
     }
     if (count == before) break;
-    // What has been sent in this round is waited for in the next one.
+    // Works sent in this round are looked at in the next one.
     std::fill(looks_.begin(), looks_.end(), 0);
     for (const PipelineWork& work : works.subspan(before, count - before)) {
       LookAt(work.stage);

@@ -1,9 +1,8 @@
-// The works of a pipeline's schedule, one after the other: each behind what it waits for.
+// The works of a pipeline's schedule in one list, each behind the work that it waits for.
 //
-// Which work waits for which does not depend on what they cost, so that one list of them is good
-// for any number of simulations. As far as the schedule allows, works that stand near each other
-// are of different stages and do not wait for each other, so that a processor computes several at a
-// time.
+// Which work waits for which does not depend on costs, so one list serves any number of
+// simulations. As far as the schedule allows, neighbours in the list are of different stages and do
+// not wait for each other, so that a processor computes several at a time.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_TIME_WAVEFRONT_H_
 #define BATCHPLAN_SERVER_PLANNER_TIME_WAVEFRONT_H_
@@ -19,22 +18,22 @@ namespace batchplan {
 
 // A forward or a backward of one micro-batch on one virtual stage.
 struct PipelineWork {
-  // Where the end of what it waits for is kept, and where its own is to be.
+  // Where the end of the work that it waits for is kept, and its own.
   uint32_t after = 0;
   uint32_t end = 0;
   uint32_t microbatch = 0;
   uint16_t stage = 0;
-  // Its virtual stage; of a backward, behind all virtual stages.
+  // Its virtual stage; for a backward, counted on from the virtual stages.
   uint16_t share = 0;
 };
 
 class Wavefront {
  public:
-  // Keeps the ends of all works if `all`; otherwise of as many as one virtual stage runs before the
-  // next one has begun the first of them. `pipeline` and `order` must outlive this.
+  // Keeps the ends of all works if `all`; otherwise, for each virtual stage, of as many as it runs
+  // before the next has begun the first of them. `pipeline` and `order` must outlive this.
   Wavefront(const Pipeline& pipeline, const RunOrder& order, uint32_t microbatches, bool all);
 
-  // How many ends are kept. The first is that of nothing, for works that wait for nothing.
+  // The number of ends that are kept. The first is 0, for works that wait for nothing.
   size_t ends() const { return 1 + size_t{2} * ring_ * pipeline_.virtual_stages(); }
   // Where the end of a virtual stage's work with a micro-batch is kept.
   uint32_t EndOf(uint32_t virtual_stage, bool backward, uint32_t microbatch) const {
@@ -42,9 +41,9 @@ class Wavefront {
     return 1 + ring * ring_ + (microbatch & (ring_ - 1));
   }
 
-  // To the first work.
+  // Goes back to the first work.
   void Restart();
-  // The next works, as long as `works` has room for one of every stage; none after the last.
+  // The next works, until `works` lacks room for one of every stage; empty after the last.
   std::span<const PipelineWork> Next(std::span<PipelineWork> works);
 
  private:
@@ -54,7 +53,7 @@ class Wavefront {
     uint64_t warmup = 0;
   };
 
-  // What a stage does next; false where that has to wait, or where it has done all.
+  // Sets what a stage does next. False if that has to wait, or if the stage is done.
   bool Ready(uint32_t stage, PipelineWork& work) const;
   void LookAt(uint32_t stage) { looks_[stage / 64] |= uint64_t{1} << (stage % 64); }
 
@@ -65,8 +64,8 @@ class Wavefront {
   std::vector<Stage> stages_;
   // Micro-batches that each virtual stage has sent on: forwards, then backwards.
   std::vector<uint32_t> done_;
-  // A bit a stage: whether it may do something in the next round, as it or one that sends to it has
-  // in the last one. What is looked at in a round.
+  // A bit a stage: whether it may have work in the next round, since it, or a stage that sends to
+  // it, had in the last one; and the stages looked at in this round.
   std::vector<uint64_t> looks_;
   std::vector<uint64_t> looked_at_;
 };

@@ -1,4 +1,4 @@
-// How many bytes may be held at the same time.
+// A limit on the bytes that are held at the same time.
 //
 //   ByteBudget budget("max_waiting_bytes", 1 << 30);
 //   absl::Status status = budget.Take(bytes);   // ResourceExhausted if there is no room

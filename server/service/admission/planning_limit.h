@@ -1,5 +1,5 @@
-// How long a plan may take: as long as its caller waits, and no longer than the server allows. What
-// goes on for longer is told to stop.
+// How long planning may take: as long as its caller waits, and at most as long as the server
+// allows. Longer planning is told to stop.
 //
 //   PlanningLimit limit(absl::Seconds(30));
 //   ...
@@ -8,7 +8,8 @@
 //   plan = MakePlan(manifest, options, watch.stop());
 //   if (!plan.ok() && watch.over()) return limit.Error();
 //
-// One thread watches all. Thread-safe; a watch takes a short lock when it begins and when it ends.
+// One thread watches all plans. Thread-safe; a watch holds a lock briefly when it begins and when
+// it ends.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_ADMISSION_PLANNING_LIMIT_H_
 #define BATCHPLAN_SERVER_SERVICE_ADMISSION_PLANNING_LIMIT_H_
@@ -28,9 +29,8 @@
 
 namespace batchplan {
 
-// What gRPC says of a call's deadline, by a clock that people and NTP set, on the one that goes on
-// evenly; both are read now, so that this is asked once, when the call comes. No deadline stays
-// none.
+// Converts a call's deadline from the system clock, which people and NTP set, to the steady clock.
+// Both are read now, so call it once, when the call arrives. No deadline stays none.
 Instant SteadyDeadline(std::chrono::system_clock::time_point deadline);
 
 // How long the caller of an RPC waits for its answer.
@@ -52,10 +52,10 @@ class PlanningLimit {
   PlanningLimit(const PlanningLimit&) = delete;
   PlanningLimit& operator=(const PlanningLimit&) = delete;
 
-  // Of one plan, from its construction to its end.
+  // Watches one plan, from its construction to its end.
   class Watch {
    public:
-    // A stop of `caller` is one of stop() too.
+    // A stop of `caller` also requests one of stop().
     Watch(PlanningLimit* limit, const std::stop_token& caller);
     ~Watch();
 
@@ -81,7 +81,7 @@ class PlanningLimit {
     std::stop_callback<Stop> on_caller_;
   };
 
-  // ResourceExhausted, never to be tried again, naming the limit.
+  // ResourceExhausted, naming the limit, with the advice never to try again.
   absl::Status Error() const;
 
  private:
@@ -90,11 +90,11 @@ class PlanningLimit {
   const absl::Duration limit_;
   Mutex mutex_;
   std::condition_variable_any changed_;
-  // All have the same time, so that the oldest is always the next to be over.
+  // All have the same limit, so the oldest is always the next to be over.
   std::list<Watch*> watches_ ABSL_GUARDED_BY(mutex_);
-  // Whether one has begun since the thread last found none to wait for.
+  // Whether a watch has begun since the thread last found none to wait for.
   bool begun_ ABSL_GUARDED_BY(mutex_) = false;
-  // Last: joined before what it uses is gone.
+  // Last, so that it ends before the members that it uses.
   std::jthread thread_;
 };
 

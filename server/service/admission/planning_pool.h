@@ -7,15 +7,15 @@
 //   pool.Remove(*ticket);   // true: it had not begun, and never will
 //   pool.Stop();            // runs what is queued, then joins
 //
-// Every task that Submit accepted has exactly one end: it is run; or it is removed; or it is
-// refused, because another job's task has the better claim to its place. Nobody ever waits for
-// room. What is refused is ResourceExhausted with the time after which to try again (RetryAfter in
-// rpc_status.h), estimated from how fast the pool has been working; DeadlineExceeded if the work
-// ahead alone takes kDeadlineMargin times longer than the caller can wait, by what tasks of the
-// same job and effort took. Of a job of which nothing is known none is refused by an estimate.
+// Every task that Submit accepted has exactly one end: it is run, removed, or refused because
+// another job's task has the better claim to its place. Nobody ever waits for room. A refusal is
+// ResourceExhausted with the time after which to try again (RetryAfter in rpc_status.h), estimated
+// from the pool's speed; or DeadlineExceeded if the work ahead alone takes kDeadlineMargin times
+// longer than the caller can wait, by the times of tasks of the same job and effort. A job of which
+// nothing is known is not refused by an estimate.
 //
 // Tasks must not throw; what they hold is destroyed outside the lock. Thread-safe: Submit, Remove
-// and the ends of tasks take one short lock.
+// and the ends of tasks hold one lock briefly.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_ADMISSION_PLANNING_POOL_H_
 #define BATCHPLAN_SERVER_SERVICE_ADMISSION_PLANNING_POOL_H_
@@ -44,36 +44,37 @@ namespace batchplan {
 struct PlanningPoolOptions {
   // At least one.
   size_t threads = 1;
-  // Tasks that may wait while all threads are busy; 0 accepts only what a thread can take at once.
+  // Tasks that may wait while all threads are busy; 0 accepts only tasks that a thread can run at
+  // once.
   size_t max_queued_plans = 64;
-  // Cost of all tasks, waiting or running, each task counted as kTaskCost more. One that finds
-  // nobody else here is accepted at any cost: it could never be served otherwise.
+  // Cost of all tasks, waiting or running, each counted as kTaskCost more. A task that finds no
+  // other is accepted at any cost: it could never be served otherwise.
   uint64_t max_queued_sequences = 16 << 20;
-  // What the pool measures its speed by.
+  // By which the pool measures its speed.
   Clock clock = [] { return std::chrono::steady_clock::now(); };
 };
 
 struct PlanningTask {
-  // Whose turn it takes. The empty ones are an owner and a job like any other.
+  // Whose turn it uses. The empty names are an owner and a job like any other.
   std::string owner;
   std::string job;
-  // As on the wire: tasks of one effort are expected to take alike for their cost.
+  // As on the wire: tasks of one effort are expected to be alike in time over cost.
   uint32_t effort = 0;
-  // Sequences, each as often as it is planned, and what else is planned.
+  // Sequences, each as often as it is planned, and other work (CostOf in request_limits.h).
   uint64_t cost = 0;
   // How long its caller waits.
   absl::Duration time_left = absl::InfiniteDuration();
-  // On a planning thread.
+  // Called on a planning thread.
   std::function<void()> run;
-  // Within somebody else's Submit, with what to answer.
+  // Called within another task's Submit, with the status to answer.
   std::function<void(const absl::Status&)> refuse;
 };
 
 class PlanningPool {
  public:
-  // What a task costs beyond its own.
+  // What each task costs on top of its own cost.
   static constexpr uint64_t kTaskCost = 256;
-  // Estimates may be so far out.
+  // By which factor estimates may be wrong.
   static constexpr double kDeadlineMargin = 2;
 
   // Starts the threads. std::system_error if one can't be started.
@@ -85,20 +86,20 @@ class PlanningPool {
   PlanningPool(const PlanningPool&) = delete;
   PlanningPool& operator=(const PlanningPool&) = delete;
 
-  // Takes `task` over and returns its ticket, never 0; it may have ended by then. An error, see
-  // above, or Unavailable once the pool stops, if it was not accepted; neither function is then
+  // Accepts `task` and returns its ticket, never 0; it may have ended by then. If it is not
+  // accepted, an error, see above, or Unavailable once the pool stops; neither function is then
   // called. May throw std::bad_alloc, which leaves everything as it was.
   absl::StatusOr<uint64_t> Submit(PlanningTask task);
 
-  // Takes a task that has not begun out of the queue: true, and neither of its functions is called.
-  // False if it has begun or ended.
+  // Removes a task that has not begun: true, and neither of its functions is called. False if it
+  // has begun or ended.
   bool Remove(uint64_t ticket);
 
-  // No task waits or is run.
+  // Whether no task waits or runs.
   bool idle();
 
-  // Accepts no more tasks, runs those it has and joins the threads. Not from a task. A second call
-  // does nothing.
+  // Accepts no more tasks, runs the waiting ones and joins the threads. Not from a task. A second
+  // call does nothing.
   void Stop();
 
  private:
@@ -111,10 +112,10 @@ class PlanningPool {
 
   void Work();
   absl::Status Full(const FairQueue::Bounds& bounds) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What the threads together need for what takes one thread so long, and for all that waits.
+  // The time of all threads together for this much time of one, and for all waiting tasks.
   absl::Duration WallTime(absl::Duration thread_time) const;
   absl::Duration RetryDelay() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Runs a task that was taken.
+  // Runs a popped task.
   absl::Duration Run(Waiting taken);
   void ShowQueue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

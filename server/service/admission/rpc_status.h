@@ -25,14 +25,14 @@ inline constexpr size_t kMaxStatusMessageBytes = 1024;
 // ends in "...".
 absl::Status CleanStatus(const absl::Status& status);
 
-// When the caller should try again, which travels beside the status as gRPC's
-// grpc-retry-pushback-ms: clients with a retry policy go by it. A negative duration says never:
-// another attempt would fail in the same way. None if nothing was set.
+// When the caller should try again. Sent beside the status as gRPC's grpc-retry-pushback-ms, which
+// clients with a retry policy obey. A negative duration means never: another attempt would fail in
+// the same way. None if nothing was set.
 void SetRetryAfter(absl::Duration delay, absl::Status* status);
 std::optional<absl::Duration> RetryAfter(const absl::Status& status);
 
-// Calls `work`, which returns a status, and turns what it throws into one: std::bad_alloc into
-// ResourceExhausted, anything else into Internal.
+// Calls `work`, which returns a status, and turns exceptions into one: std::bad_alloc into
+// ResourceExhausted, all others into Internal.
 template <typename Work>
 absl::Status CatchExceptions(const Work& work) {
   try {

@@ -1,4 +1,4 @@
-// The threads that wait for the store, so that neither gRPC's threads nor those that plan do.
+// The threads that wait for the store, so that neither gRPC's nor the planning threads do.
 //
 //   StoreThreads threads(/*threads=*/4, /*max_queued_calls=*/65536);
 //   absl::StatusOr<uint64_t> ticket = threads.TrySubmit([] { ... });  // a call, if there is room
@@ -7,10 +7,10 @@
 //   threads.Submit([] { ... });  // what calls that were taken lead to
 //   threads.Stop();              // runs what is queued, then joins
 //
-// A store that hangs holds these threads and nobody else. Functions run in the order of submission,
-// but that those of one turn hold one thread together, exactly once also when the threads stop,
-// unless they are removed, and must not throw.
-// Thread-safe: submitting and removing take a short lock and the logarithm of what is queued.
+// A store that hangs blocks only these threads. Functions run in the order of submission, those of
+// one turn one at a time; each exactly once, also when the threads stop, unless it is removed. They
+// must not throw. Thread-safe: submitting and removing hold a lock briefly and are logarithmic in
+// the length of the queue.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_ADMISSION_STORE_THREADS_H_
 #define BATCHPLAN_SERVER_SERVICE_ADMISSION_STORE_THREADS_H_
@@ -45,22 +45,21 @@ class StoreThreads {
   StoreThreads(const StoreThreads&) = delete;
   StoreThreads& operator=(const StoreThreads&) = delete;
 
-  // Takes `call` over, to be run on one of the threads, and returns its ticket, never 0; it may
-  // have been run by then. ResourceExhausted, naming the limit, if too many wait; Unavailable once
-  // the threads stop; `call` is then not run. Where `turn` is not empty, it is run once those
-  // before it of the same turn have been. May throw std::bad_alloc.
+  // Accepts `call`, to be run on one of the threads, and returns its ticket, never 0; it may have
+  // run by then. If `turn` is not empty, it is run after the earlier calls of that turn.
+  // ResourceExhausted, naming the limit, if too many wait; Unavailable once the threads stop;
+  // `call` is then not run. May throw std::bad_alloc.
   absl::StatusOr<uint64_t> TrySubmit(Function call, const std::string& turn = "");
 
-  // The same without a limit, for work of which there is no more than there are calls. Dropped once
-  // the threads have stopped.
+  // TrySubmit without a limit, for work that calls lead to, of which there is no more than calls.
+  // Dropped once the threads have stopped.
   void Submit(Function function);
 
-  // Takes a call that has not begun out of the queue: true, and it is not run. False if it has
-  // begun or ended.
+  // Removes a call that has not begun: true, and it is not run. False if it has begun or ended.
   bool Remove(uint64_t ticket);
 
-  // Runs what is queued, and what that submits, and joins the threads. Not from a function. A
-  // second call does nothing.
+  // Runs all queued functions, and those that they submit, and joins the threads. Not from a
+  // function. A second call does nothing.
   void Stop();
 
  private:
@@ -70,23 +69,23 @@ class StoreThreads {
   };
 
   void Work(const std::stop_token& stop);
-  // Lets the next one of the turn have it.
+  // Passes the turn on to its next function.
   void PassOn(const std::string& turn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t max_queued_calls_;
 
   Mutex mutex_;
   std::condition_variable_any wake_;
-  // By ticket, and so in the order of submission. Those that may run, and those whose turn another
-  // has, which waits among those or runs: by turn.
+  // By ticket, and so in the order of submission: functions that may run; and by turn, functions
+  // behind another of their turn.
   std::map<uint64_t, Waiting> queue_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::map<uint64_t, Waiting>> behind_ ABSL_GUARDED_BY(mutex_);
   size_t waiting_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t last_ticket_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 
-  // Last: destroyed, and so stopped and joined, before what the threads use, also where starting
-  // one of them fails.
+  // Last, so that they are stopped and joined before the members that they use, also if one of them
+  // fails to start.
   std::vector<std::jthread> threads_;
 };
 

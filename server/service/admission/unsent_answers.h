@@ -1,17 +1,18 @@
-// What answers take that their callers have not read yet, and whose have to go when it is too much.
+// Memory of answers that their callers have not read yet, and whose answers give way when it is too
+// much.
 //
 //   UnsentAnswers unsent({.max_bytes = 512 << 20}, &metrics);
 //   absl::StatusOr<uint64_t> ticket = unsent.Begin({.owner = owner, .bytes = n, .cancel = ...});
 //   ... the answer is handed to gRPC ...
 //   unsent.End(*ticket);   // once it is sent, or its caller is gone
 //
-// As admission does with calls that wait, the owner that holds most gives way: its oldest answers
-// are cancelled, or, as long as these are young, its new ones are refused. An answer that is alone
-// is let in at any size. What nobody has read after `longest` is cancelled too: a call need not
-// have a deadline.
+// As in admission, the owner that holds most gives way: its oldest answers are cancelled or, as
+// long as these are young, its new ones refused. An answer that is alone is admitted at any size.
+// Answers that nobody has read after `longest` are cancelled too, since a call need not have a
+// deadline.
 //
-// Thread-safe; a call takes a short lock, and the logarithm of the number of answers, but for the
-// look for the owner that holds most when there is no room.
+// Thread-safe; a call holds a lock briefly. Logarithmic in the number of answers, except the search
+// for the owner that holds most when there is no room.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_ADMISSION_UNSENT_ANSWERS_H_
 #define BATCHPLAN_SERVER_SERVICE_ADMISSION_UNSENT_ANSWERS_H_
@@ -44,15 +45,15 @@ struct UnsentAnswersOptions {
 
 class UnsentAnswers {
  public:
-  // What a call holds beside its answer, about.
+  // About what a call holds beside its answer.
   static constexpr uint64_t kCallBytes = 4096;
-  // Answers of an owner that holds most are not cancelled before: they may be on their way.
+  // Younger answers are not cancelled for want of room: they may be on their way.
   static constexpr absl::Duration kPatience = absl::Seconds(5);
 
   struct Answer {
     std::string owner;
     uint64_t bytes = 0;
-    // What holds the bytes, if other answers share them: they count once for each owner.
+    // The holder of the bytes, if other answers share them: they count once for each owner.
     std::shared_ptr<const void> shared = nullptr;
     // Called at most once, before End returns, under the lock. May call End of any answer, on its
     // own thread, and nothing else of this class.
@@ -70,7 +71,7 @@ class UnsentAnswers {
 
   void End(uint64_t ticket);
 
-  // Cancels what is too old. Called now and then by a thread of this.
+  // Cancels answers that are too old. A thread of this calls it at intervals.
   void CancelOld();
 
  private:
@@ -82,7 +83,7 @@ class UnsentAnswers {
   struct Entry {
     Answer answer;
     Instant since;
-    // Its bytes count no more.
+    // Whether it is cancelled, so that its bytes no longer count.
     bool cancelled = false;
   };
   using Entries = std::map<uint64_t, Entry>;

@@ -1,13 +1,13 @@
-// How long work takes for its cost, as lately seen: of the same job at the same effort where that
-// is known, else of anybody's at that effort, else of all.
+// Estimates the time of work from its cost, by past work: of the same job and effort if known, else
+// of any job at that effort, else of all.
 //
 //   WorkRate rate;
 //   rate.Observe({.owner = owner, .job = job, .effort = effort}, cost, time);  // of what ended
 //   rate.TimeFor(kind, cost)       // what so much work will take one thread, about
 //
 // A rate is the time of past work over its cost, both with weights that halve every few pieces. The
-// kMaxKinds kinds of work that were last seen are kept apart. Not thread-safe; a call takes the
-// logarithm of their number.
+// last kMaxKinds kinds of work are kept apart. Not thread-safe; a call is logarithmic in their
+// number.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_ADMISSION_WORK_RATE_H_
 #define BATCHPLAN_SERVER_SERVICE_ADMISSION_WORK_RATE_H_
@@ -27,10 +27,10 @@ namespace batchplan {
 class WorkRate {
  public:
   static constexpr size_t kMaxKinds = 4096;
-  // Pieces of work, of one kind and of all.
+  // In pieces of work, of one kind and of all.
   static constexpr double kHalfLife = 8;
   static constexpr double kHalfLifeOfAll = 32;
-  // Of efforts, those that a request may name; what is beyond counts as the first.
+  // The efforts that a request may name; others count as the first.
   static constexpr size_t kEfforts = 4;
 
   // Work that is expected to be alike.
@@ -40,17 +40,17 @@ class WorkRate {
     // As on the wire.
     uint32_t effort = 0;
 
-    // clang-tidy takes the 0 that the compiler compares with for a null pointer.
+    // clang-tidy mistakes the 0 that the compiler compares with for a null pointer.
     auto operator<=>(const Kind&) const = default;  // NOLINT(modernize-use-nullptr)
   };
 
   // May throw std::bad_alloc.
   void Observe(const Kind& kind, uint64_t cost, absl::Duration time);
 
-  // 0 until there is something to go by.
+  // 0 until some work was seen.
   absl::Duration TimeFor(const Kind& kind, uint64_t cost) const;
 
-  // Whether TimeFor goes by work of this very kind.
+  // Whether work of this very kind was seen.
   bool Knows(const Kind& kind) const { return kinds_.contains(kind); }
 
  private:

@@ -5,9 +5,8 @@
 //   Rendezvous::Ticket ticket = planner.Join(std::move(request), caller_deadline, done);
 //   planner.Shutdown();
 //
-// A plan of a step waits for its turn and is planned as any other of its job; it leaves the queue
-// when nobody waits for it any more, and is offered again, as long as somebody does, when the queue
-// is full. Thread-safe.
+// A step's plan waits for its turn like any other of its job. It leaves the queue once nobody waits
+// for it; if the queue is full, it is offered again as long as somebody waits. Thread-safe.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_PLANNING_COLLECTIVE_PLANNER_H_
 #define BATCHPLAN_SERVER_SERVICE_PLANNING_COLLECTIVE_PLANNER_H_
@@ -36,27 +35,27 @@
 namespace batchplan {
 
 struct CollectivePlannerOptions {
-  // This server's name, which no other replica has.
+  // This server's name, unique among replicas.
   std::string replica;
   size_t max_waiting_joins = 65536;
   uint64_t max_sequences = 1'500'000;
-  // The longest that a join waits, also for callers that set no limit.
+  // The longest wait of a join, also for callers that set no limit.
   absl::Duration longest_wait = absl::Minutes(10);
-  // How long a step that was planned is kept, here and in the store.
+  // How long a planned step is kept, here and in the store.
   absl::Duration step_retention = absl::Minutes(10);
 };
 
 // Where the parts of steps are kept.
 struct CollectiveStore {
   StepStore* steps = nullptr;
-  // The one in memory that is, or is behind, `steps`; else null.
+  // If `steps` is, or wraps, the store in memory, that store; else null.
   MemoryStepStore* memory = nullptr;
 };
 
 class CollectivePlanner {
  public:
-  // Everything that is pointed to must outlive this, and `store_threads` and `pool` must be stopped
-  // after Shutdown and before this is destroyed.
+  // All pointers must outlive this; `store_threads` and `pool` must be stopped after Shutdown and
+  // before this is destroyed.
   CollectivePlanner(const CollectivePlannerOptions& options, const CollectiveStore& store,
                     JobFits* fits, StoreThreads* store_threads, PlanningPool* pool,
                     const PlanBatchConfig& config);
@@ -67,25 +66,24 @@ class CollectivePlanner {
   CollectivePlanner(const CollectivePlanner&) = delete;
   CollectivePlanner& operator=(const CollectivePlanner&) = delete;
 
-  // As Rendezvous::Join, for `owner` (authentication.h), answered at the earliest of
-  // request.timeout, `deadline` less a margin in which the answer still reaches the caller, and
-  // longest_wait.
+  // Rendezvous::Join for `owner` (authentication.h), answered at the earliest of request.timeout,
+  // longest_wait, and `deadline` less a margin in which the answer still reaches the caller.
   Rendezvous::Ticket Join(v1::JoinBatchRequest request, std::string owner, Instant deadline,
                           Rendezvous::Done done);
 
   void Cancel(Rendezvous::Ticket ticket) { rendezvous_.Cancel(ticket); }
 
-  // Of an answer, whatever part of the plan it is.
+  // The limit of an answer, be it a whole plan or a slice.
   size_t max_message_bytes() const { return config_.max_message_bytes; }
 
-  // As Rendezvous::Served.
+  // See Rendezvous::Served.
   void Served(const ServedWorker& served) { rendezvous_.Served(served); }
 
   // Answers all joins, and those that still come, with Unavailable. A second call does nothing.
   void Shutdown();
 
  private:
-  // Those whose joins of one job wait here: the job's plans are planned for the first of them.
+  // The joins of one job that wait here; the owner of the first is the owner of the job's plans.
   struct Joiners {
     std::string owner;
     size_t joins = 0;
@@ -108,7 +106,7 @@ class CollectivePlanner {
   // By job.
   std::map<std::string, Joiners> joiners_ ABSL_GUARDED_BY(joiners_mutex_);
   Rendezvous rendezvous_;
-  // Last: gone before the rendezvous that it ticks.
+  // Last, so that it ends before the rendezvous that it ticks.
   std::optional<Periodic> ticker_;
 };
 

@@ -1,5 +1,5 @@
-// The fits of all jobs, in the store that replicas share: what ReportStep counts, and what requests
-// for fitted costs are planned with.
+// The fits of all jobs, in the store that replicas share: ReportStep adds to them, and requests for
+// fitted costs are planned with them.
 //
 //   JobFits fits(&store);
 //   absl::StatusOr<std::optional<MeasuredStep>> measured =
@@ -9,9 +9,9 @@
 //     ... plan with *costs as the request's cost_model ...
 //   }
 //
-// Thread-safe. Calls take the store's time: one call of it for Get, two for Add, and two more each
-// time that another call was faster: this replica's own calls of one job better come one at a time.
-// An error of the store is returned as it is.
+// Thread-safe. Get makes one call of the store, Add two, and two more each time that another call
+// was faster, so a replica had better make its calls for one job one at a time. Errors of the store
+// are returned as they are.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_PLANNING_JOB_FITS_H_
 #define BATCHPLAN_SERVER_SERVICE_PLANNING_JOB_FITS_H_
@@ -28,7 +28,7 @@
 
 namespace batchplan {
 
-// A job's fit once a report was offered to it.
+// A job's fit after a report was offered.
 struct CountedReport {
   JobFit fit;
   // False if the report was in already, or is empty.
@@ -42,7 +42,7 @@ class JobFits {
 
   // An empty fit for a job without one, and for one whose state is damaged, which is logged.
   // InvalidArgument for an empty job id; FailedPrecondition if another version of batchplan wrote
-  // the state. That an id is one (base/ids.h) was checked when the call came.
+  // the state. Ids are checked (base/ids.h) when the call arrives.
   absl::StatusOr<JobFit> Get(const std::string& job_id);
 
   // Folds a valid report of `owner` into the job's fit, in the store. Errors as of Get; Unavailable
@@ -56,21 +56,20 @@ class JobFits {
   FitStore* store_;
 };
 
-// The coefficients that are fitted for request.job_id now; where the request has dynamic_context
-// and groups of a single size were reported, with the default exchange. Its loads are those that
-// the request's cost model names, separate or dealt as there, and those of its manifest, unless the
-// request is one that is planned without costs of loads. The time of one call of the store, which
-// may block.
+// The coefficients now fitted for request.job_id. If the request has dynamic_context and only
+// groups of one size were reported, with the default exchange. With costs for the loads that the
+// request's cost model names, separate or dealt as there, and for those of its manifest, unless
+// such a request is planned without costs of loads. Makes one call of the store, which may block.
 //
-// InvalidArgument if the job id is empty, if a cost is set beside cost_model.fitted, or if the
-// job's loads alone cost anything and the plan has none of them; FailedPrecondition, naming the
-// job, its micro-batches so far and how many are needed, if there are too few; JobFits' errors as
-// they are.
+// InvalidArgument if the job id is empty, if a cost is set beside cost_model.fitted, or if only
+// loads cost anything in the job's fit and the plan has none of them; FailedPrecondition, naming
+// the job, its micro-batches so far and how many are needed, if there are too few; JobFits' errors
+// as they are.
 absl::StatusOr<v1::CostModel> FittedCostModel(JobFits* fits, const v1::PlanBatchRequest& request);
 
-// Counts the micro-batches of `request`, which `owner` sent, into its job's fit, and writes what is
-// fitted now into `response`, which on an error is to be thrown away. Returns what the step took,
-// if the request holds all of it and was not counted before.
+// Counts the micro-batches of `request`, which `owner` sent, into its job's fit, and writes the fit
+// into `response`, which is useless after an error. Returns the step's times if the request holds
+// all of the step and was not counted before.
 //
 // InvalidArgument, naming field, value and limit; Unimplemented for a synchronization that this
 // version does not know; JobFits' errors as they are.

@@ -1,4 +1,4 @@
-// Messages out of and into the bytes that gRPC moves.
+// Messages from and to the bytes that gRPC moves.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_PLANNING_MESSAGE_BYTES_H_
 #define BATCHPLAN_SERVER_SERVICE_PLANNING_MESSAGE_BYTES_H_
@@ -12,7 +12,7 @@
 namespace batchplan {
 
 // Parses `bytes`, which stay as they are, into `message`. InvalidArgument, naming the message's
-// type, if they are none.
+// type, if they don't parse.
 absl::Status ParseBytes(const grpc::ByteBuffer& bytes, google::protobuf::MessageLite* message);
 
 // `message` as bytes, in one piece. ResourceExhausted if it is larger than protobuf allows, 2 GiB.

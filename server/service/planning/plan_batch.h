@@ -3,9 +3,9 @@
 //   absl::StatusOr<PlannedBatch> planned = PlanOrRecall(config, &request, caller);
 //   absl::StatusOr<grpc::ByteBuffer> response = planned->plan->Answer(planned->planning_time);
 //
-// Pure but for the cache, what it records and what the plan checker's failures log; any number of
-// calls may run at once. Takes the time and memory of MakePlan, and a copy of the plan's arrays; a
-// plan that is recalled, those of reading and hashing the request.
+// Pure, except for the cache, metrics and logs of the plan checker's failures; any number of calls
+// may run at once. Needs the time and memory of MakePlan, and a copy of the plan's arrays; for a
+// recalled plan, those of reading and hashing the request.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_PLANNING_PLAN_BATCH_H_
 #define BATCHPLAN_SERVER_SERVICE_PLANNING_PLAN_BATCH_H_
@@ -28,11 +28,11 @@
 
 namespace batchplan {
 
-// MakePlan, or what a test puts in its place.
+// MakePlan, or a test's substitute.
 using PlanFunction = std::function<absl::StatusOr<Plan>(const Manifest&, const PlanOptions&,
                                                         const std::stop_token&)>;
 
-// What PlanBatch works with, the same for every call.
+// The configuration of PlanBatch, the same for every call.
 struct PlanBatchConfig {
   PlanFunction plan;
   // Run the plan checker on every plan.
@@ -42,15 +42,15 @@ struct PlanBatchConfig {
   PlanObservers observers = {};
   // Null: every plan is made.
   PlanCache* cache = nullptr;
-  // Null: a plan may take as long as its caller waits.
+  // Null: planning may go on as long as the caller waits.
   PlanningLimit* limit = nullptr;
 };
 
-// Plans `request` for `caller` into `response`, which on an error is to be thrown away.
+// Plans `request` for `caller` into `response`, which is useless after an error.
 //
 // The planner's errors as they are; DeadlineExceeded or Cancelled if the caller is gone before or
 // after planning; ResourceExhausted, naming the limit, if planning takes too long; Internal if the
-// plan checker refuses the plan. Of any size: what is sent of it is the caller's to check.
+// plan checker refuses the plan. The response may be of any size; the caller checks what it sends.
 absl::Status PlanBatch(const PlanBatchConfig& config, const v1::PlanBatchRequest& request,
                        const Caller& caller, v1::PlanBatchResponse* response);
 
@@ -60,8 +60,8 @@ struct PlannedBatch {
   bool recalled = false;
 };
 
-// The same by way of the cache: finds the plan there, or plans and leaves it there. It counts in
-// the metrics. CheckSendable's error if the response is too large. Changes nothing in `request`.
+// PlanBatch with the cache: finds the plan there, or makes it and puts it there. Counts in the
+// metrics. CheckSendable's error if the response is too large. Does not change `request`.
 absl::StatusOr<PlannedBatch> PlanOrRecall(const PlanBatchConfig& config,
                                           v1::PlanBatchRequest* request, const Caller& caller);
 

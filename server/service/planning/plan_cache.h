@@ -1,17 +1,17 @@
-// The plans that were lately made, for requests that come again: a retry whose answer was lost,
-// ranks that each ask for the same plan, a batch planned ahead of its step.
+// Recently made plans, for requests that come again: a retry after a lost answer, ranks that each
+// ask for the same plan, a batch planned ahead of its step.
 //
 //   PlanCache cache(/*max_bytes=*/64 << 20, &metrics);
 //   const std::optional<PlanKey> key = cache.KeyFor(&request);
 //   if (std::shared_ptr<const CachedPlan> plan = cache.Find(key)) return plan->Answer(time);
 //   ... plan, then cache.Insert(key, plan) ...
 //
-// A plan is a pure function of the request without its job_id, step and request_id, so that a plan
-// from here is the plan that would be made. What was used least lately goes when there is no room;
-// a plan that takes more than a quarter of the room is not kept at all, so that one giant does not
-// empty the cache. Plans are kept as the bytes that are sent, which answers share without a copy.
-// Thread-safe; Find and Insert take one short lock. KeyFor takes the time of serialising and
-// hashing the request, which is spared where the plan is known to be too large.
+// A plan is a pure function of the request without its job_id, step and request_id, so a plan from
+// here is the one that would be made. The least recently used plans are evicted; a plan above a
+// quarter of the capacity is not kept at all, so that one giant does not empty the cache. Plans are
+// kept as the bytes that are sent, which answers share without a copy. Thread-safe; Find and Insert
+// hold one lock briefly. KeyFor serialises and hashes the request, unless its plan is known to be
+// too large.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_PLANNING_PLAN_CACHE_H_
 #define BATCHPLAN_SERVER_SERVICE_PLANNING_PLAN_CACHE_H_
@@ -37,34 +37,34 @@
 
 namespace batchplan {
 
-// SHA-256 of everything in a request that a plan depends on.
+// SHA-256 of all that a plan depends on in a request.
 using PlanKey = std::array<uint8_t, 32>;
 
-// The ids are taken out of the request for the time of the call.
+// The ids are removed from the request during the call.
 PlanKey PlanKeyOf(v1::PlanBatchRequest* request);
 
-// What is recorded of each pass of `response`, a plan for `request`.
+// The records of each pass of `response`, a plan for `request`.
 std::vector<PassRecord> RecordPasses(const v1::PlanBatchRequest& request,
                                      const v1::PlanBatchResponse& response);
 
-// The same of what waits and what was too old.
+// The record of waiting and expired sequences.
 WaitingRecord RecordWaiting(const v1::PlanBatchRequest& request,
                             const v1::PlanBatchResponse& response);
 
 struct CachedPlan {
-  // The serialized response but for its planning_time, which is each answer's own.
+  // The serialized response without planning_time, which is each answer's own.
   grpc::ByteBuffer body;
-  // What logs, metrics and the page of recent plans say of it.
+  // For logs, metrics and the page of recent plans.
   std::vector<PassRecord> passes;
   WaitingRecord waiting;
 
   // Of all passes.
   uint64_t microbatches() const;
 
-  // The serialized response to a request that took so long to answer. Shares the body.
+  // The serialized response with this planning time. Shares the body.
   absl::StatusOr<grpc::ByteBuffer> Answer(absl::Duration planning_time) const;
 
-  // About the memory that the plan takes in a cache.
+  // The approximate memory of the plan in a cache.
   size_t bytes() const;
 };
 
@@ -82,13 +82,13 @@ class PlanCache {
 
   bool enabled() const { return max_bytes_ > 0; }
 
-  // What the plan of `request` is kept under; none if it is known to be too large to be kept.
+  // The key of the plan of `request`; none if the plan is known to be too large to be kept.
   std::optional<PlanKey> KeyFor(v1::PlanBatchRequest* request) const;
 
-  // The plan of that key, or null. Without a key there is none.
+  // The plan of that key, or null, also without a key.
   std::shared_ptr<const CachedPlan> Find(const std::optional<PlanKey>& key);
 
-  // Keeps `plan`, if it has a key and fits, in place of what stands under the key.
+  // Keeps `plan`, if there is a key and it fits, replacing any plan of that key.
   void Insert(const std::optional<PlanKey>& key, std::shared_ptr<const CachedPlan> plan);
 
   size_t bytes() const;
@@ -98,19 +98,19 @@ class PlanCache {
     PlanKey key;
     std::shared_ptr<const CachedPlan> plan;
   };
-  // A key is as random as a hash can be.
+  // Keys are uniformly random already.
   struct FirstBytes {
     size_t operator()(const PlanKey& key) const;
   };
 
-  // Whether a plan of so many bytes is kept.
+  // Whether a plan of this size is kept.
   bool MayKeep(uint64_t bytes) const { return bytes <= max_bytes_ / 4; }
 
   const size_t max_bytes_;
   Metrics* const metrics_;
 
   mutable Mutex mutex_;
-  // What was used last comes first.
+  // Most recently used first.
   std::list<Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<PlanKey, std::list<Entry>::iterator, FirstBytes> places_
       ABSL_GUARDED_BY(mutex_);

@@ -1,5 +1,4 @@
-// Who is told of a plan that was answered, and of what its step took: the metrics, and the recent
-// plans.
+// Tells metrics and recent plans of answered plans and of measured steps.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_PLANNING_PLAN_OBSERVERS_H_
 #define BATCHPLAN_SERVER_SERVICE_PLANNING_PLAN_OBSERVERS_H_
@@ -18,7 +17,7 @@
 
 namespace batchplan {
 
-// Where memory runs out they are not told; the call is answered all the same.
+// If memory runs out they are not told; the call is still answered.
 struct PlanObservers {
   Metrics* metrics = nullptr;
   // Null: none are kept.
@@ -29,17 +28,17 @@ struct PlanObservers {
 void ObservePlan(const PlanObservers& observers, v1::PlanBatchRequest* request,
                  const std::shared_ptr<const CachedPlan>& plan, absl::Duration planning_time);
 
-// Tells them of the plan of a step that workers joined, each of them with a request like `request`,
-// whose manifest is not read.
+// Tells them of the plan of a step that workers joined, each with a request like `request`, whose
+// manifest is not read.
 void ObserveJoinedPlan(const PlanObservers& observers,
                        const std::shared_ptr<const v1::PlanBatchRequest>& request,
                        const std::shared_ptr<const JoinedPlan>& joined);
 
-// Tells them what a step of a job took.
+// Tells them of the times of a job's step.
 void ObserveStep(const PlanObservers& observers, const std::string& job_id, uint64_t step,
                  const MeasuredStep& measured);
 
-// A copy of `request` without its manifest, which it leaves as it was.
+// A copy of `request` without its manifest; `request` is unchanged.
 v1::PlanBatchRequest WithoutManifest(v1::PlanBatchRequest* request);
 
 }  // namespace batchplan

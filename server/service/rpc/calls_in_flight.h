@@ -1,4 +1,4 @@
-// The calls that a server has begun and not yet ended, for its shutdown.
+// A server's calls that have begun and not yet ended, for its shutdown.
 //
 //   if (!calls.Begin(this)) ...;       // a call, before it does anything
 //   calls.End(this);                   // once gRPC is done with it
@@ -28,18 +28,18 @@ class CallsInFlight {
  public:
   // False, and the call is not counted, once Close has been called.
   bool Begin(UnaryCall* call);
-  // Does nothing for a call that is not counted.
+  // Does nothing if the call is not counted.
   void End(UnaryCall* call);
 
   void Close();
 
-  // Waits until there is none, or until `deadline`; whether there is none.
+  // Waits until there are no calls, or until `deadline`. True if there are none.
   bool WaitUntilNone(std::chrono::steady_clock::time_point deadline);
 
-  // gRPC's names of the other ends of their connections.
+  // gRPC's names of the calls' peers.
   std::vector<std::string> Peers() const;
 
-  // Has each of them stopped by the server (UnaryCall::CutShort).
+  // Stops every call on behalf of the server (UnaryCall::CutShort).
   void CutShort();
 
  private:

@@ -1,10 +1,10 @@
 // The batchplan.v1.BatchPlanner service over gRPC's callback API.
 //
-// gRPC's own threads only take calls and hand them to the planning pool, or to the threads that may
-// wait for the store; parsing, planning and serialising happen there. A call that is cancelled, or
-// whose deadline passes, stops its planning. Every call is answered exactly once and leaves one
-// line in the log. (What gRPC turns away itself, such as a message over the limit, does not come
-// here and is neither counted nor logged.)
+// gRPC's own threads only accept calls and pass them to the planning pool, or to the threads that
+// may wait for the store, where parsing, planning and serialising happen. A call that is cancelled,
+// or whose deadline passes, stops its planning. Every call is answered exactly once and leaves one
+// line in the log. (Calls that gRPC refuses itself, such as for a message over the limit, do not
+// get here and are neither counted nor logged.)
 
 #ifndef BATCHPLAN_SERVER_SERVICE_RPC_PLANNER_SERVICE_H_
 #define BATCHPLAN_SERVER_SERVICE_RPC_PLANNER_SERVICE_H_
@@ -27,7 +27,7 @@ using PlannerServiceBase = v1::BatchPlanner::WithRawCallbackMethod_PlanBatch<
 
 class PlannerService final : public PlannerServiceBase {
  public:
-  // What is pointed to must outlive the gRPC server that the service is registered with.
+  // All pointers must outlive the gRPC server that the service is registered with.
   PlannerService(const CallEnvironment& environment, const PlanBatchConfig& config,
                  CollectivePlanner* collective, JobFits* fits);
 

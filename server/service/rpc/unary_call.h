@@ -1,4 +1,4 @@
-// One call in flight, whatever its method: what all methods do alike, once.
+// One call in flight, of any method: the part that all methods share.
 //
 //   class PlanBatchCall final : public UnaryCall {
 //    public:
@@ -10,17 +10,17 @@
 //
 //   return UnaryCall::Start(std::make_shared<PlanBatchCall>(environment, raw));
 //
-// A call is outlined and checked against the limits by gRPC's thread, waits for its job's turn, is
-// run by a planning thread (or one of the store's), and answered exactly once: the first Answer
-// counts, from any thread and at any time, and later ones do nothing. Run may return without an
-// answer and give it later, holding no thread meanwhile; who answers later keeps the call alive by
-// self(). A cancelled call, and one whose deadline passes, has a stop requested of stop(), from one
-// of gRPC's threads: a std::stop_callback on it is how a call that waits for something lets go of
-// it. One that still waits for its turn to plan, or for a thread of the store's, leaves the queue
-// and is answered there and then. What Run throws is an answer too.
+// gRPC's thread outlines a call and checks its limits; the call waits for its job's turn, and a
+// planning thread (or one of the store's) runs it. It is answered exactly once: by the first
+// Answer, from any thread and at any time; later ones do nothing. Run may return without an answer
+// and give it later, holding no thread meanwhile; whoever answers later keeps the call alive by
+// self(). If a call is cancelled or its deadline passes, one of gRPC's threads requests a stop of
+// stop(): a call that waits for something lets go of it by a std::stop_callback. A call that still
+// waits for its turn to plan, or for a thread of the store's, leaves the queue and is answered at
+// once. Exceptions from Run are answers too.
 //
-// An answer is counted, sent, if there is room for what its caller has not read yet, and logged in
-// one line with everything that the call goes by. Answer, self, stop and the like are thread-safe.
+// An answer is counted, sent, if there is room for answers that its caller has not read yet, and
+// logged in one line with all names of the call. Answer, self, stop and the like are thread-safe.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_RPC_UNARY_CALL_H_
 #define BATCHPLAN_SERVER_SERVICE_RPC_UNARY_CALL_H_
@@ -49,34 +49,34 @@
 
 namespace batchplan {
 
-// What all calls of a server work with. Outlives them.
+// What all calls of a server share. Outlives them.
 struct CallEnvironment {
   PlanningPool* pool = nullptr;
   StoreThreads* store_threads = nullptr;
-  // For reports, which wait for each other and for which no training step waits: they shall not
-  // hold up the calls for which one does.
+  // For reports, which wait for each other, so that they don't delay calls that a training step
+  // waits for.
   StoreThreads* report_threads = nullptr;
-  // Of calls that wait for the store or for other workers.
+  // For calls that wait for the store or for other workers.
   ByteBudget* waiting_bytes = nullptr;
   // Null: there is no limit.
   UnsentAnswers* unsent = nullptr;
   Metrics* metrics = nullptr;
-  // Where calls are told that the server shuts down; nullptr: they never are.
+  // Tells calls that the server shuts down; null: they are never told.
   CallsInFlight* calls = nullptr;
-  // Whose callers are held to the jobs of their tokens; nullptr: all may plan for all jobs.
+  // Restrict callers to the jobs of their tokens; null: all may plan for all jobs.
   const Tokens* tokens = nullptr;
   RequestLimits limits;
 };
 
-// A method's name in logs, how to outline its requests, and where its calls wait for the store.
+// A method's name in logs, how to outline its requests, and which threads wait for the store.
 struct Method {
   const char* name;
   RequestOutline (*outline)(const grpc::ByteBuffer& request);
   StoreThreads* CallEnvironment::*store_threads = &CallEnvironment::store_threads;
 };
 
-// What gRPC hands to a method's handler, and keeps until the call is done. The request is gRPC's
-// own and not const there.
+// What gRPC passes to a method's handler and keeps until the call is done. gRPC's own request is
+// not const.
 struct RawCall {
   grpc::CallbackServerContext* context = nullptr;
   const grpc::ByteBuffer* request = nullptr;
@@ -86,11 +86,11 @@ struct RawCall {
 struct CallAnswer {
   // Serialized.
   grpc::ByteBuffer response;
-  // For the log: of the plan, where there is one.
+  // For the log: the plan's micro-batches, if there is a plan.
   std::optional<uint64_t> microbatches = std::nullopt;
-  // And whether it came from the cache, where there is one.
+  // For the log: whether the plan came from the cache, if there is one.
   std::optional<bool> recalled = std::nullopt;
-  // What holds the response's bytes, where other answers share them.
+  // The owner of the response's bytes, if other answers share them.
   std::shared_ptr<const void> shared = nullptr;
 };
 
@@ -99,48 +99,48 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
   UnaryCall(const Method& method, const CallEnvironment& environment, const RawCall& raw);
   ~UnaryCall() override;
 
-  // Begins `call`, from its method's handler, which returns the result to gRPC.
+  // Begins `call`; its method's handler returns the result to gRPC.
   static grpc::ServerUnaryReactor* Start(std::shared_ptr<UnaryCall> call);
 
   void OnCancel() final;
   void OnDone() final;
 
-  // Stops the call as OnCancel does, but on behalf of the server, which shuts down: it is answered
-  // with UNAVAILABLE, unless it has an answer that is none of a stop's.
+  // Stops the call like OnCancel, but because the server shuts down: it is answered with
+  // UNAVAILABLE, unless it has an answer other than that of a stop.
   void CutShort();
-  // gRPC's name of the connection's other end; until OnDone.
+  // gRPC's name of the peer; until OnDone.
   std::string peer() const { return raw_.context->peer(); }
 
  protected:
-  // Has Run called, in its turn, or says why it won't be. First when the call begins, where a
-  // method may go another way than to plan; Run may queue the call again instead of answering.
+  // Queues the call for Run, or returns why not. Called when the call begins; methods override it
+  // to queue elsewhere than for planning. Run may queue the call again instead of answering.
   virtual absl::Status Queue() { return QueueToPlan(); }
-  // On a planning thread, in the job's turn.
+  // For a planning thread, in the job's turn.
   absl::Status QueueToPlan();
-  // On one of the method's threads that may wait for the store; after those of the same turn, if it
-  // is not empty.
+  // For one of the method's threads that may wait for the store; if `turn` is not empty, after
+  // earlier calls of the same turn.
   absl::Status QueueForStore(const std::string& turn = "");
 
-  // What the call was queued for. Not called once it was answered or cancelled.
+  // Does the call's work. Not called once it was answered or cancelled.
   virtual void Run() = 0;
 
-  // Its answer has been sent, without an error on the way. On one of gRPC's threads.
+  // Called once the answer has been sent without an error, on one of gRPC's threads.
   virtual void Delivered() {}
 
-  // Memory that runs out even here ends the process: the caller must not wait for ever.
+  // If memory runs out even here the process ends: the caller must not wait for ever.
   void Answer(absl::StatusOr<CallAnswer> answer) noexcept;
 
   std::shared_ptr<UnaryCall> self() { return shared_from_this(); }
   // gRPC's, until the call is answered.
   const grpc::ByteBuffer& request_bytes() const { return *raw_.request; }
-  // Lets go of the request's bytes, once nothing reads them any more.
+  // Frees the request's bytes once nothing reads them any more.
   void DropRequestBytes();
   const RequestOutline& outline() const { return outline_; }
-  // InvalidArgument unless the request, once it is parsed, is of the job that it was admitted for,
-  // and asks for no more.
+  // InvalidArgument if the parsed request is of another job than it was admitted for, or asks for
+  // more.
   absl::Status CheckOutlined(const std::string& job_id) const;
   absl::Status CheckOutlined(const v1::PlanBatchRequest& request) const;
-  // Whose call it is: authentication.h.
+  // The owner of the call (authentication.h).
   const std::string& owner() const { return owner_; }
   // The request's own, or one made for this call.
   const std::string& request_id() const { return request_id_; }
@@ -152,9 +152,9 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
 
   void Begin();
   void RunQueued();
-  // Makes room for the answer until it is sent, or says why there is none.
+  // Reserves room for the answer until it is sent, or returns why there is none.
   absl::Status HoldAnswer(const CallAnswer& answer);
-  // Answers the call if it waits in a queue, and nothing else will.
+  // Answers the call if it waits in a queue, where nothing else would.
   void LeaveQueue();
 
   const Method method_;
@@ -166,24 +166,24 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
   std::string owner_;
   std::string request_id_;
   std::string traceparent_;
-  // The answer is OK. Ordered by kAnswered.
+  // Whether the answer is OK. Ordered by kAnswered.
   bool answered_ok_ = false;
-  // The request keeps the limits, and its caller may plan for the job: it is the job's call.
+  // Whether the request keeps the limits and its caller may plan for the job, so that it counts as
+  // the job's.
   bool admitted_ = false;
-  // Of the budget for messages that wait, until the call is gone.
+  // Bytes of the budget for waiting messages, until the call is gone.
   uint64_t held_bytes_ = 0;
-  // With the answers that are not sent yet; 0: it has none.
+  // The ticket among unsent answers; 0: none.
   uint64_t unsent_ticket_ = 0;
   std::stop_source stop_;
   std::atomic<bool> cut_short_ = false;
-  // In the pool and with the store's threads; 0: not there (yet).
+  // The tickets of the pool and of the store's threads; 0: not there (yet).
   std::atomic<uint64_t> planning_ticket_ = 0;
   std::atomic<uint64_t> store_ticket_ = 0;
-  // kOpen also orders what Start did before OnCancel, and kAnswered the work of whoever answered
-  // before OnDone, each on a gRPC thread. gRPC orders them too, but where ThreadSanitizer does not
-  // see it.
+  // kOpen also orders Start before OnCancel, and kAnswered the answerer's work before OnDone, each
+  // on a gRPC thread. gRPC orders them too, but ThreadSanitizer does not see that.
   std::atomic<State> state_ = State::kOpen;
-  // Until OnDone: gRPC's share of the call.
+  // gRPC's reference to the call, until OnDone.
   std::shared_ptr<UnaryCall> grpcs_share_;
 };
 

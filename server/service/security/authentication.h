@@ -5,10 +5,10 @@
 //   absl::Status allowed = CheckJobAllowed(&tokens, *context, request.job_id());
 //
 // A call carries its token as `authorization: Bearer TOKEN`. Without a token of the table it ends
-// before its message is read; grpc.health.v1 alone needs none, for probes know no secrets. The two
-// steps each look the token up: gRPC's AuthContext belongs to a connection, whose calls may carry
-// different tokens, so nothing about a call can be kept there. Thread-safe; a lookup is a SHA-256
-// and a pass over the table, microseconds for hundreds of tokens.
+// before its message is read; only grpc.health.v1 needs none, as probes know no secrets. Both steps
+// look the token up: gRPC's AuthContext belongs to a connection, whose calls may carry different
+// tokens, so nothing about a call can be kept there. Thread-safe; a lookup is a SHA-256 and a pass
+// over the table, microseconds for hundreds of tokens.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_SECURITY_AUTHENTICATION_H_
 #define BATCHPLAN_SERVER_SERVICE_SECURITY_AUTHENTICATION_H_
@@ -27,11 +27,11 @@
 
 namespace batchplan {
 
-// Lines a second for calls that are refused: anybody may cause them.
+// Log lines a second for refused calls, which anybody may cause.
 inline constexpr double kRefusalsLogged = 5;
 
-// Refuses calls without a token of the table: UNAUTHENTICATED, counted, and logged as far as the
-// limit goes; a line says how many others there were.
+// Refuses calls without a token of the table: UNAUTHENTICATED, counted, and logged within the
+// limit; a line says how many others there were.
 class TokenProcessor final : public grpc::AuthMetadataProcessor {
  public:
   // Both must outlive the gRPC server.
@@ -48,25 +48,25 @@ class TokenProcessor final : public grpc::AuthMetadataProcessor {
  private:
   Metrics* const metrics_;
   LogLimit log_limit_{kRefusalsLogged};
-  // Set last and read first: it orders the constructor before Process on a thread that gRPC had
-  // already. gRPC orders them too, but where ThreadSanitizer does not see it.
+  // Set last and read first: orders the constructor before Process on a thread that gRPC already
+  // had. gRPC orders them too, but ThreadSanitizer does not see that.
   std::atomic<const Tokens*> tokens_;
 };
 
 // OK if the call's token may plan for `job_id`, or if there are no tokens (nullptr).
-// PermissionDenied, naming the job and what the token is for; Unauthenticated if the token has been
+// PermissionDenied, naming the job and the token's prefix; Unauthenticated if the token has been
 // withdrawn since the call began.
 absl::Status CheckJobAllowed(const Tokens* tokens, const grpc::ServerContextBase& call,
                              std::string_view job_id);
 
-// Whose call it is, by what a caller can't choose freely: what is shared is shared between owners
-// first, and only then between the jobs that each of them names. Where there are tokens, the call's
-// token (which must be one of them: "" otherwise); without tokens, the peer's address without its
-// port, of an IPv6 address the first 64 bits, for whoever has one address there has them all. All
-// callers over a Unix socket are one owner, and so are those behind one proxy.
+// The owner of a call, by what a caller can't choose freely: resources are shared between owners
+// first, and then between the jobs that each names. With tokens, the name of the call's token (""
+// if it is not in the table). Without tokens, the peer's address without its port; of an IPv6
+// address the first 64 bits, since whoever has one of these addresses has them all. All callers
+// over a Unix socket are one owner, and so are all behind one proxy.
 std::string OwnerOf(const Tokens* tokens, const grpc::ServerContextBase& call);
 
-// The same of a peer as gRPC names it, such as "ipv4:10.0.0.7:51234".
+// The owner without tokens, of a peer as gRPC names it, such as "ipv4:10.0.0.7:51234".
 std::string OwnerOfPeer(std::string_view peer);
 
 }  // namespace batchplan

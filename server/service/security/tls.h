@@ -1,10 +1,10 @@
-// What a server shows of itself, and asks of its clients, when a connection begins.
+// A server's certificate, and what it asks of its clients, when a connection begins.
 //
 //   absl::StatusOr<ServerCertificate> certificate = CheckTlsFiles(files);
 //   builder.AddListeningPort(address, MakeServerCredentials(files), &port);
 //
 // TLS 1.2 or later if there is a certificate, else plain text. gRPC reads the files again every
-// files.reload_interval, and uses what they then hold for new connections.
+// files.reload_interval, for new connections.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_SECURITY_TLS_H_
 #define BATCHPLAN_SERVER_SERVICE_SECURITY_TLS_H_
@@ -19,7 +19,7 @@
 
 namespace batchplan {
 
-// What --tls_certificate, --tls_key, --tls_client_ca and --tls_reload_interval say
+// The values of --tls_certificate, --tls_key, --tls_client_ca and --tls_reload_interval
 // (server_options.h).
 struct TlsFiles {
   std::string certificate;
@@ -39,9 +39,9 @@ struct ServerCertificate {
   friend bool operator==(const ServerCertificate&, const ServerCertificate&) = default;
 };
 
-// Looks at the files as gRPC would use them. FailedPrecondition, naming flag and file, if one can't
-// be read, is not what it should be, or the key is not that of the certificate: gRPC itself would
-// only drop connections. For files with a certificate.
+// Checks the files as gRPC would use them. FailedPrecondition, naming flag and file, if a file
+// can't be read or is of the wrong kind, or if the key does not belong to the certificate: gRPC
+// itself would only drop connections. REQUIRES: files with a certificate.
 absl::StatusOr<ServerCertificate> CheckTlsFiles(const TlsFiles& files);
 
 // For files that have been checked.

@@ -11,8 +11,8 @@
 //   3f1c9d0f4be64f7e8a1c5d20 grpo-          jobs whose id begins with grpo-
 //   b7e2a48c90f14f2f9d1b6c33 *              all jobs
 //
-// No token is kept, printed or returned: what is held and compared are SHA-256 digests, and errors
-// name lines.
+// No token is kept, printed or returned: SHA-256 digests are kept and compared, and errors name
+// lines.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_SECURITY_TOKENS_H_
 #define BATCHPLAN_SERVER_SERVICE_SECURITY_TOKENS_H_
@@ -33,7 +33,7 @@
 
 namespace batchplan {
 
-// Shorter ones can be guessed.
+// Shorter tokens can be guessed.
 inline constexpr size_t kMinTokenBytes = 16;
 inline constexpr size_t kMaxTokenBytes = 1024;
 inline constexpr size_t kMaxTokens = 10'000;
@@ -45,13 +45,13 @@ class TokenTable {
   // short, too long, not visible ASCII or there twice; also if there is no token at all.
   static absl::StatusOr<TokenTable> Parse(std::string_view content);
 
-  // The prefix of the job ids that `token` stands for, "" for all jobs; nothing if it is none of
-  // these. Takes the same time for every token of a length, so that answers tell nothing about how
+  // The prefix of the job ids that `token` stands for, "" for all jobs; nothing if the token is not
+  // in the table. Takes the same time for every token of a length, so that answers don't tell how
   // close a guess was.
   std::optional<std::string> JobPrefixOf(std::string_view token) const;
 
-  // A name for `token` that tells nothing of it, the same on every server; nothing if it is none of
-  // these.
+  // A name for `token` that reveals nothing of it, the same on every server; nothing if the token
+  // is not in the table.
   std::optional<std::string> NameOf(std::string_view token) const;
 
   size_t size() const { return entries_.size(); }
@@ -78,8 +78,8 @@ class Tokens {
 
   std::shared_ptr<const TokenTable> table() const;
 
-  // Reads the file again: whether the table is now another one. On an error, that of Load, the
-  // table stays as it is.
+  // Reads the file again. True if the table has changed. On an error, as by Load, the table stays
+  // as it is.
   absl::StatusOr<bool> Reload();
 
   // Whether any user of the machine may read the file.

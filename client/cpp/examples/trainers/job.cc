@@ -13,8 +13,8 @@
 namespace batchplan::examples {
 namespace {
 
-// The same whenever a worker comes to a step: one that was joined once may be joined again with the
-// same part only.
+// Seeded by job, worker and step: a worker that joins a step again must bring the part that it
+// brought before.
 std::mt19937_64 RandomOf(const Job& job, uint32_t worker, uint64_t step) {
   std::seed_seq seed = {std::hash<std::string>{}(job.name), uint64_t{worker}, step};
   return std::mt19937_64(seed);

@@ -18,7 +18,7 @@ struct Job {
   std::string name;
   std::string preset;
   uint32_t data_parallel = 8;
-  // More than one: ranks are pipelines of so many stages.
+  // Stages of each rank's pipeline; 1: no pipeline.
   uint32_t pipeline_parallel = 1;
   // Ranks are one pool, which each slot divides into context-parallel groups of its own.
   bool dynamic_context = false;
@@ -36,10 +36,10 @@ struct Job {
   uint32_t max_sequences_per_microbatch = 0;
   // Of the sequences that wait, chosen by the planner, by one worker; 0: all of them.
   uint32_t taken = 0;
-  // The most that a micro-batch has of the patches of images, which a third of the sequences have,
-  // and an encoder computes before the rest; 0: there are no images.
+  // The limit on a micro-batch's image patches, which an encoder computes before the rest; a third
+  // of the sequences have an image. 0: there are no images.
   double patch_limit = 0;
-  // Every so many steps a sequence is longer than the budget; 0: never.
+  // A sequence is longer than the budget once in this many steps; 0: never.
   uint32_t overlong_every = 0;
 };
 

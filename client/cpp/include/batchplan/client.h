@@ -6,18 +6,18 @@
 //
 // Requests and responses are those of batchplan/v1/batch_planner.proto, documented there.
 //
-// Performance. A Client is one pointer: copy it freely. Making a connection is what costs (a remote
-// one opens an HTTP/2 channel): make one, share it, keep it. A call copies neither request nor
-// response beyond what serialisation takes; a million sequences are some 4 MB each way.
+// Performance. A Client is one pointer: copy it freely. Connections are costly to make (a remote
+// one opens an HTTP/2 channel): make one, share it, keep it. A call copies request and response
+// only for serialisation; a million sequences are some 4 MB each way.
 //
 // Threads. Client and every Connection may be used from any number of threads at once. Copies of a
 // Client share their connection. A call blocks its caller.
 //
 // Errors. No exceptions; absl::Status, with the codes that batch_planner.proto lists.
 // INVALID_ARGUMENT and UNIMPLEMENTED name the field of the request and come out the same wherever
-// it is planned. UNAVAILABLE means that no server could be reached, retries included, until the
-// call's time was over; UNAUTHENTICATED that a certificate or token is refused. A plan is a pure
-// function of its request, so calling again is always safe.
+// it is planned. UNAVAILABLE means that no server could be reached, with retries, within the call's
+// time; UNAUTHENTICATED that a certificate or token is refused. A plan is a pure function of its
+// request, so calling again is always safe.
 
 #ifndef BATCHPLAN_CLIENT_CPP_CLIENT_H_
 #define BATCHPLAN_CLIENT_CPP_CLIENT_H_
@@ -48,19 +48,19 @@ class Client {
 
   // Sends this worker's part of a batch and waits for the others': every worker of the step gets
   // the same plan, with the same fingerprint, or an error that it can retry. Calling again with the
-  // same part is always safe, also through another server. DEADLINE_EXCEEDED names the workers that
-  // are missing, where request.timeout lets the server answer before the call ends; ALREADY_EXISTS
-  // and INVALID_ARGUMENT say what does not fit what is there. Without a run_id, a task of a Slurm
-  // step gets Slurm's (remote_connection.h). Needs a server.
+  // same part is always safe, also through another server. DEADLINE_EXCEEDED names the missing
+  // workers if request.timeout lets the server answer before the call ends; ALREADY_EXISTS and
+  // INVALID_ARGUMENT say what does not fit the parts that are in. Without a run_id, a task of a
+  // Slurm step gets Slurm's (remote_connection.h). Needs a server.
   absl::StatusOr<v1::JoinBatchResponse> JoinBatch(const v1::JoinBatchRequest& request,
                                                   const CallOptions& options = {}) const {
     return connection_->JoinBatch(request, options);
   }
 
-  // Reports what micro-batches took; returns the job's cost model as fitted so far, with which
-  // CostModel.fitted plans. Of a step that one report holds as a whole the server also shows what
-  // it took. A report whose times are counted already changes nothing, also if it corrects where
-  // they were taken or what was predicted (already_counted). Needs a server.
+  // Reports the times of micro-batches; returns the job's cost model as fitted so far, by which
+  // CostModel.fitted plans. If a report holds a whole step, the server also shows the step's time.
+  // A report whose times are counted already changes nothing, even if it corrects where they were
+  // measured or what was predicted (already_counted). Needs a server.
   absl::StatusOr<v1::ReportStepResponse> ReportStep(const v1::ReportStepRequest& request,
                                                     const CallOptions& options = {}) const {
     return connection_->ReportStep(request, options);

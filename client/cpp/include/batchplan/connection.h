@@ -1,7 +1,7 @@
-// What a Client plans through: a server, this process, or one behind the other.
+// What a Client plans with: a server, this process, or one as the other's fallback.
 //
 // Connections compose: MakeFallbackConnection takes two and is one, and a test may pass a fake.
-// Every implementation is thread-safe, takes any number of calls at once, and reports failure by
+// Every implementation is thread-safe, allows any number of calls at once, and reports failure by
 // status, never by exception.
 
 #ifndef BATCHPLAN_CLIENT_CPP_CONNECTION_H_
@@ -15,12 +15,12 @@
 
 namespace batchplan {
 
-// What may differ from call to call.
+// The options of one call.
 struct CallOptions {
-  // How long the call may take, retries and fallback included; DEADLINE_EXCEEDED afterwards. Unset:
-  // the connection's default. absl::InfiniteDuration() waits forever.
+  // The time limit of the call, with retries and fallback; DEADLINE_EXCEEDED afterwards. Unset: the
+  // connection's default. absl::InfiniteDuration() waits forever.
   std::optional<absl::Duration> timeout = {};
-  // Whether the caller makes the plan elsewhere if this connection does not: it then gives up early
+  // Whether the caller makes the plan elsewhere if this connection fails, which then gives up early
   // enough. FallbackConnection sets it for its primary.
   bool has_fallback = false;
 };
@@ -33,8 +33,7 @@ class Connection {
   virtual absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const v1::PlanBatchRequest& request,
                                                           const CallOptions& options) = 0;
 
-  // These two need a server, where the workers of a job meet: FailedPrecondition unless a
-  // connection has one.
+  // These two need a server, where the workers of a job meet: FailedPrecondition without one.
   virtual absl::StatusOr<v1::JoinBatchResponse> JoinBatch(const v1::JoinBatchRequest& request,
                                                           const CallOptions& options);
   virtual absl::StatusOr<v1::ReportStepResponse> ReportStep(const v1::ReportStepRequest& request,

@@ -1,8 +1,8 @@
-// A connection that stands in for another one: plans over `primary`, and over `secondary` where
-// that makes no plan, after its own retries, for a reason that is not the caller's: UNAVAILABLE,
-// CANCELLED, DEADLINE_EXCEEDED as long as the call has time, RESOURCE_EXHAUSTED, UNIMPLEMENTED,
-// FAILED_PRECONDITION, INTERNAL, UNKNOWN. Every other status is the primary's and final: a refusal
-// of the request, of a token, or of a certificate.
+// A connection with a fallback: plans with `primary` and, if that fails after its own retries for a
+// reason that is not the caller's, with `secondary`. Such reasons are UNAVAILABLE, CANCELLED,
+// DEADLINE_EXCEEDED as long as the call has time, RESOURCE_EXHAUSTED, UNIMPLEMENTED,
+// FAILED_PRECONDITION, INTERNAL, UNKNOWN. Every other status of the primary is final: a refusal of
+// the request, of a token, or of a certificate.
 //
 //   auto connection = MakeFallbackConnection(MakeRemoteConnection("planner:50051"),
 //                                            MakeInProcessConnection());
@@ -10,14 +10,14 @@
 //   ...
 //   connection->fallback_count();
 //
-// A training step so survives the loss of its planner with the same plan, as long as both have the
-// same planner version (PlanBatchResponse.planner_version). A request for fitted costs
-// (cost_model.fitted) does not: what the primary holds, the secondary can't plan by, and another
-// plan is no replacement. There the primary's status stands.
+// So a training step survives the loss of its planner with the same plan, as long as both have the
+// same planner version (PlanBatchResponse.planner_version). Requests for fitted costs
+// (cost_model.fitted) have no fallback: the secondary does not have the primary's fits, and another
+// plan is no replacement. Their status is the primary's.
 //
-// Thread-safe. A call's timeout spans both: the secondary gets what the primary left, which a
-// remote connection lets be half at least. Beside a server that hangs, the first call so loses 15 s
-// at the defaults, and those after it 1 s at most until it answers again.
+// Thread-safe. A call's timeout spans both: the secondary gets the rest of the time, of which a
+// remote primary leaves at least half. With a server that hangs, the first call loses 15 s at the
+// defaults, and later calls at most 1 s until it answers again.
 
 #ifndef BATCHPLAN_CLIENT_CPP_FALLBACK_CONNECTION_H_
 #define BATCHPLAN_CLIENT_CPP_FALLBACK_CONNECTION_H_
@@ -49,7 +49,7 @@ class FallbackConnection final : public Connection {
   absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const v1::PlanBatchRequest& request,
                                                   const CallOptions& options) override;
 
-  // The primary's alone: a step whose workers joined in two places would have two plans.
+  // Only the primary's: a step whose workers joined in two places would have two plans.
   absl::StatusOr<v1::JoinBatchResponse> JoinBatch(const v1::JoinBatchRequest& request,
                                                   const CallOptions& options) override {
     return primary_->JoinBatch(request, options);
@@ -59,7 +59,7 @@ class FallbackConnection final : public Connection {
     return primary_->ReportStep(request, options);
   }
 
-  // Calls handed to the secondary so far, whatever became of them.
+  // Calls passed to the secondary so far, whatever their result.
   uint64_t fallback_count() const { return fallback_count_.load(std::memory_order_relaxed); }
 
  private:

@@ -1,4 +1,4 @@
-// What micro-batches have of a batch's loads, for reports of what they took.
+// The loads of micro-batches, for reports of their times.
 //
 //   for (const v1::Load& load : request.manifest().loads()) report.add_loads(load.name());
 //   *report.add_microbatches() =
@@ -16,9 +16,8 @@
 namespace batchplan {
 
 // Sums over the micro-batch's sequences of each load of `manifest`, in its order; `manifest` is
-// that of the whole batch. Of a dealt load a rank computes other items than its sequences': report
-// those in the place of this sum. Takes time linear in the sequences, of loads with items also in
-// all of these.
+// that of the whole batch. For a dealt load a rank computes other items than its sequences': report
+// their sum instead. Linear in the sequences and, for loads with items, in all items.
 std::vector<double> LoadsOf(const WorkerMicrobatch& microbatch, const v1::Manifest& manifest);
 
 }  // namespace batchplan

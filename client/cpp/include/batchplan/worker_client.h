@@ -13,8 +13,7 @@
 // Every rank sends the same request and gets the same plan, because a plan is a pure function of
 // its request; compare WorkerPlan::fingerprint() across ranks where planners of several versions
 // may answer. What to do with a plan is in worker_plan.h, also how to report what its micro-batches
-// took. A plan that came by another way, from one rank to all the others for one, is made ready by
-// UsePlan.
+// took. UsePlan prepares a plan that came by another way, such as from one rank to all others.
 //
 // Link batchplan::worker, which brings the kernels; batchplan::client alone does without.
 //
@@ -38,23 +37,23 @@ namespace batchplan {
 
 class WorkerClient {
  public:
-  // What WorkerOptions::Validate says.
+  // Errors as by WorkerOptions::Validate.
   static absl::StatusOr<WorkerClient> Create(Client client, WorkerOptions options);
 
-  // Plans the batch and makes this rank's part of `request.passes(pass)` ready.
+  // Plans the batch and prepares this rank's part of `request.passes(pass)`.
   //
-  // What Client::PlanBatch, UsePlan and the request itself say.
+  // Errors as by Client::PlanBatch and UsePlan, and for an invalid request.
   absl::StatusOr<WorkerPlan> FetchPlan(const v1::PlanBatchRequest& request, int pass = 0,
                                        const CallOptions& call = {}) const;
 
-  // The same for every pass of the request, with one call to the planner.
+  // FetchPlan for every pass of the request, with one call to the planner.
   absl::StatusOr<std::vector<WorkerPlan>> FetchPlans(const v1::PlanBatchRequest& request,
                                                      const CallOptions& call = {}) const;
 
-  // Makes ready what a planner answered to `request`.
+  // Prepares `response`, a planner's answer to `request`.
   //
   // InvalidArgument for a pass or a rank that the request does not have, Internal naming field and
-  // value if the answer is not one to the request, and what WorkerPlan::Create says.
+  // value if the answer does not fit the request; also as by WorkerPlan::Create.
   absl::StatusOr<WorkerPlan> UsePlan(const v1::PlanBatchRequest& request,
                                      const v1::PlanBatchResponse& response, int pass = 0) const;
 

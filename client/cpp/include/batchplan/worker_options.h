@@ -1,4 +1,4 @@
-// Who a worker is, where it computes, and whose memory it uses.
+// A worker's ranks, backend and memory.
 
 #ifndef BATCHPLAN_CLIENT_CPP_WORKER_OPTIONS_H_
 #define BATCHPLAN_CLIENT_CPP_WORKER_OPTIONS_H_
@@ -13,10 +13,10 @@
 
 namespace batchplan {
 
-// The memory of the backend, from the framework that owns it. A plan allocates once, when it is
-// made, some 20 bytes for each of its rank's sequences, and frees in its destructor; work that uses
-// it may then still be under way on the stream, so free either in the stream's order
-// (cudaFreeAsync, a caching allocator) or let the plan outlive its work.
+// Allocates the backend's memory from the framework that owns it. A plan allocates once, when it is
+// made, some 20 bytes for each of its rank's sequences, and frees in its destructor. Work on the
+// stream may still use the memory then: free it in the stream's order (cudaFreeAsync, a caching
+// allocator), or let the plan outlive its work.
 struct WorkerAllocator {
   // `bytes` of memory aligned to 256, or nullptr if there is none. `bytes` is more than 0.
   std::function<void*(size_t bytes)> allocate;
@@ -30,8 +30,8 @@ struct WorkerOptions {
   // the place in a group differs from slot to slot.
   uint32_t data_parallel_rank = 0;
   uint32_t context_parallel_rank = 0;
-  // The stage of the pipeline, below the topology's pipeline_parallel: what WorkerPlan::Timing is
-  // of.
+  // The stage of the pipeline that WorkerPlan::Timing is for; below the topology's
+  // pipeline_parallel.
   uint32_t pipeline_rank = 0;
   // BATCHPLAN_BACKEND_HOST or BATCHPLAN_BACKEND_CUDA.
   batchplan_backend backend = BATCHPLAN_BACKEND_HOST;
@@ -42,8 +42,8 @@ struct WorkerOptions {
   // Which tokens of a sequence a context parallel rank holds.
   batchplan_sharding sharding = BATCHPLAN_SHARDING_ZIGZAG;
 
-  // InvalidArgument naming the field; for a backend that is not there, Unimplemented if this build
-  // lacks it and FailedPrecondition if the machine lacks a device.
+  // InvalidArgument naming the field; Unimplemented if this build lacks the backend;
+  // FailedPrecondition if the machine lacks a device.
   absl::Status Validate() const;
 };
 

@@ -16,8 +16,8 @@ extern "C" {
 #endif
 
 // Copies `bytes` from `source` to `destination`, which do not overlap. For "cuda" each may be host
-// or device memory, and the copy is enqueued on `stream`: what is read and written on the host
-// stays there until it is done. Both may be NULL if `bytes` is 0.
+// or device memory, and the copy is enqueued on `stream`: host memory must stay valid until it is
+// done. Both may be NULL if `bytes` is 0.
 //
 // BATCHPLAN_ERROR_NULL_POINTER, or BATCHPLAN_ERROR_CUDA if the copy was refused.
 batchplan_status batchplan_copy(batchplan_backend backend, void* destination, const void* source,

@@ -1,6 +1,6 @@
 // Where the sequences of a micro-batch lie in its row.
 //
-// A packed row holds the sequences end to end, each padded to a multiple; what is left of the row's
+// A packed row holds the sequences end to end, each padded to a multiple; the rest of the row's
 // width is a tail that belongs to no sequence. Lengths 2 4 6 1, multiple 4, row width 24 (p:
 // padding, .: tail):
 //
@@ -28,9 +28,9 @@
 //   position ids        0 1 2 3 4 3 4 5 6 2 3 0
 //   subtree_end         11 11 9 5 5 9 9 9 9 11 11 12
 //
-// The sequences are in depth-first order of the tree that their tokens make: what two of them have
-// in common is the least that those behind the first one, up to the second, share. Token k of the
-// row is seen by token q exactly if k <= q < subtree_end[k].
+// The sequences are in depth-first order of their prefix tree: two of them have in common the least
+// that any sequence behind the first, up to the second, shares. Token k of the row is seen by token
+// q exactly if k <= q < subtree_end[k].
 //
 // Cost: two passes over the lengths, and one over the row for subtree_end. "cuda" is one launch of
 // one thread block.
@@ -69,7 +69,7 @@ typedef struct batchplan_layout_options {
   uint32_t context_parallel;
   // Tokens of the row, before it is divided among the context parallel ranks. Divisible as
   // length_multiple is; else BATCHPLAN_ERROR_ROW_WIDTH. The plan's entry of `row_widths`, in the
-  // padded layout times the number of sequences; 0 is a row for which there is nothing to place.
+  // padded layout times the number of sequences; 0 is a row without sequences.
   uint32_t row_width;
   // If above 0, every sequence is padded to this many tokens, empty ones too, and a longer one is
   // BATCHPLAN_ERROR_SEQUENCE_TOO_LONG. Divisible as length_multiple is, and 0 with shared prefixes;
@@ -99,8 +99,8 @@ typedef struct batchplan_packed_layout {
   // [num_sequences] The least that the sequences i - b + 1 to i share, where b is the largest power
   // of two that divides i + 1: by it, the sequence that laid a token is found in few steps.
   int32_t* least_shared;
-  // [row_width] Of each token of the row, the place behind the last one that sees it. A sequence's
-  // padding is of the sequence, and the tail is a sequence of its own. Needs cu_seqlens and
+  // [row_width] For each token of the row, the place behind the last token that sees it. A
+  // sequence's padding belongs to it, and the tail is a sequence of its own. Needs cu_seqlens and
   // cu_seqlens_padded, with shared prefixes least_shared too, to be written as well; else
   // BATCHPLAN_ERROR_NULL_POINTER.
   int32_t* subtree_end;

@@ -1,4 +1,4 @@
-// The micro-batches of a plan that are one data parallel rank's, in the order they run.
+// The micro-batches of one data parallel rank in a plan, in the order they run.
 //
 // A plan is flat arrays, those of PassPlan in batchplan/v1/plan.proto, in host memory:
 //
@@ -59,7 +59,7 @@ typedef struct batchplan_microbatch {
   // Its place in the plan's arrays, and that of its first sequence.
   uint32_t index;
   uint32_t first_sequence;
-  // 0 for an empty micro-batch, which a rank runs to keep the others company.
+  // 0 for an empty micro-batch, which a rank runs so that all ranks have equally many.
   uint32_t num_sequences;
   uint32_t row_width;
   // [num_sequences] Parts of the plan's arrays.
@@ -75,7 +75,7 @@ typedef struct batchplan_microbatch {
   const uint32_t* shared_tokens;
 } batchplan_microbatch;
 
-// To be read and changed by batchplan_next_microbatch alone.
+// For batchplan_next_microbatch alone.
 typedef struct batchplan_microbatch_iterator {
   const batchplan_plan* plan;
   uint32_t data_parallel_rank;
@@ -88,10 +88,10 @@ typedef struct batchplan_microbatch_iterator {
 // Sets `*iterator` before the first micro-batch of `data_parallel_rank`.
 //
 // BATCHPLAN_ERROR_NULL_POINTER, BATCHPLAN_ERROR_DATA_PARALLEL_RANK if the rank is not below
-// data_parallel, or BATCHPLAN_ERROR_PLAN if the arrays do not fit each other: as many micro-batches
-// as the counts of the ranks add up to, offsets that ascend from 0 to num_sequences; with
-// context_sizes, as many slots as the counts add up to, in each of which the sizes add up to
-// data_parallel and every group begins at a multiple of its size.
+// data_parallel, or BATCHPLAN_ERROR_PLAN if the arrays do not fit each other: there must be as many
+// micro-batches as the counts of the ranks add up to, and offsets that ascend from 0 to
+// num_sequences; with context_sizes, as many slots as the counts add up to, in each of which the
+// sizes add up to data_parallel and every group begins at a multiple of its size.
 batchplan_status batchplan_rank_microbatches(const batchplan_plan* plan,
                                              uint32_t data_parallel_rank,
                                              batchplan_microbatch_iterator* iterator);

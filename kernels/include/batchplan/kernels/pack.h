@@ -20,14 +20,14 @@
 //   d . . . . . . .        d p p p
 //
 // Every element of a packed destination is written: the tokens, the padding of each sequence, and
-// the tail. What stood between a sequence's end and `width` in the source is not read.
+// the tail. The source is not read between a sequence's end and `width`.
 //
-// In a row that shares prefixes (least_shared) the packed side is what is new in each sequence, and
-// the unpacked side every sequence whole: several get one token of the row. Position ids are places
-// in the sequence, sequence ids name the one that laid the token. A token may have several next
-// ones, and advantages may differ among the sequences that it is of: labels, losses and what weighs
-// them belong to the unpacked side, token_shift other than 0 and BATCHPLAN_CONTENT_PER_SEQUENCE are
-// BATCHPLAN_ERROR_SHARED_PREFIXES.
+// In a row that shares prefixes (least_shared) the packed side has the new tokens of each sequence,
+// and the unpacked side whole sequences, several of which get one token of the row. Position ids
+// are places in the sequence; sequence ids name the sequence that laid the token. A token may have
+// several next tokens, and its sequences may differ in advantage, so labels, losses and their
+// weights belong to the unpacked side: token_shift other than 0 and BATCHPLAN_CONTENT_PER_SEQUENCE
+// are BATCHPLAN_ERROR_SHARED_PREFIXES.
 //
 // Cost: every byte is read once and written once. Tokens of 128 bytes or more move in 16-byte words
 // at any address, in runs of tokens that lie end to end on both sides; where source and destination
@@ -53,7 +53,7 @@ extern "C" {
 // ...], which is what an all-gather of the ranks' rows gives.
 #define BATCHPLAN_ALL_RANKS UINT32_MAX
 
-// The packed row: what batchplan_compute_layout was asked and what it computed.
+// The packed row: the arguments of batchplan_compute_layout and its result.
 typedef struct batchplan_row {
   // [num_sequences + 1] In the backend's memory. Offsets that do not begin at 0, descend, leave a
   // sequence less room than it is long, do not divide by what the sharding needs or pass row_width
@@ -67,7 +67,7 @@ typedef struct batchplan_row {
   uint32_t context_parallel_rank;
   // [num_sequences] Of a row that shares prefixes, whose cu_seqlens_padded is cu_new; else NULL (of
   // no sequences too, it says whether they are shared). A sequence shares as many tokens as it is
-  // longer than its place in the row. What the entries don't fit is BATCHPLAN_ERROR_LAYOUT in the
+  // longer than its place in the row. Entries that don't fit are BATCHPLAN_ERROR_LAYOUT in the
   // error word.
   const int32_t* least_shared;
 } batchplan_row;
@@ -105,13 +105,13 @@ enum {
   // Integers, no source: the sequence's place in the micro-batch, in its padding too; -1 in the
   // tail.
   BATCHPLAN_CONTENT_SEQUENCE_IDS = 3,
-  // Integers, no source, unpacked from a row that shares prefixes: where in the row the token
-  // before
-  // stands, and so the logits that predict this one; -1 of the first, and behind the sequence.
+  // Integers, no source, unpacked from a row that shares prefixes: the place in the row of the
+  // token before, and so of the logits that predict this one; -1 for the first token and behind the
+  // sequence.
   BATCHPLAN_CONTENT_PREDECESSORS = 4
 };
 
-// What computes with elements needs to know their type; moving them needs their size alone.
+// The type of elements, for computing with them; moving them needs only their size.
 typedef int32_t batchplan_data_type;
 enum {
   BATCHPLAN_FLOAT32 = 0,
@@ -126,8 +126,9 @@ enum {
 
 // Read on the host during the call; the tensors lie in the backend's memory.
 typedef struct batchplan_field {
-  // Else BATCHPLAN_ERROR_CONTENT. batchplan_pack knows all but BATCHPLAN_CONTENT_PREDECESSORS,
-  // batchplan_unpack that, where prefixes are shared, and BATCHPLAN_CONTENT_TOKENS.
+  // Else BATCHPLAN_ERROR_CONTENT. batchplan_pack knows all but BATCHPLAN_CONTENT_PREDECESSORS;
+  // batchplan_unpack knows BATCHPLAN_CONTENT_TOKENS and, with shared prefixes,
+  // BATCHPLAN_CONTENT_PREDECESSORS.
   batchplan_content content;
   // Bytes of an element: 1, 2, 4, 8 or 16, for what has no source 4 or 8; else
   // BATCHPLAN_ERROR_ELEMENT_SIZE. Pointers are aligned to it, or BATCHPLAN_ERROR_MISALIGNED.
@@ -141,15 +142,15 @@ typedef struct batchplan_field {
   const void* source;
   void* destination;
   // Tokens of a padded row of this field, at most 2^31 - 1, else BATCHPLAN_ERROR_WIDTH; a sequence
-  // longer than it is BATCHPLAN_ERROR_SEQUENCE_TOO_LONG in the error word. For tokens and
-  // predecessors of padded rows alone, as token_shift is for tokens alone.
+  // longer than it is BATCHPLAN_ERROR_SEQUENCE_TOO_LONG in the error word. Only for tokens and
+  // predecessors of padded rows; token_shift is only for tokens.
   uint64_t width;
   // The packed place of token t holds token t + token_shift, if the sequence has it, else
   // pad_value. 1 packs next-token labels (pad -100); unpacking with 1 puts log-probabilities, which
   // stand where the token was predicted, where the token stands.
   int32_t token_shift;
-  // One element, in its first element_size bytes: what padding gets. For unpacking: what no packed
-  // token belongs to, for gradients 0.
+  // One element, in the first element_size bytes: the value of padding. When unpacking, that of
+  // places without a packed token; 0 for gradients.
   unsigned char pad_value[16];
 } batchplan_field;
 
@@ -163,9 +164,9 @@ typedef struct batchplan_field {
 //
 // Errors that are returned: BATCHPLAN_ERROR_NULL_POINTER, what the structs and
 // batchplan_layout_options name, BATCHPLAN_ERROR_OVERFLOW for more than a grid of thread blocks can
-// write, and BATCHPLAN_ERROR_CUDA. After an error in the error word the destinations hold nothing
-// to rely on, but nothing that was there before: if the word held it already, padding, position 0
-// and sequence -1; in the call that found it, these or tokens.
+// write, and BATCHPLAN_ERROR_CUDA. After an error in the error word the content of the destinations
+// is undefined, but nothing that was there before: if the word held the error already, padding,
+// position 0 and sequence -1; in the call that found it, these or tokens.
 batchplan_status batchplan_pack(batchplan_backend backend, const batchplan_row* row,
                                 const batchplan_sequences* sequences, const batchplan_field* fields,
                                 uint32_t num_fields, batchplan_status* error_word, void* stream);
@@ -178,8 +179,8 @@ batchplan_status batchplan_pack(batchplan_backend backend, const batchplan_row* 
 // A padded row is written over its whole width, a ragged one up to the sequence's length; rows of
 // no sequence of the micro-batch are left alone. With one rank's row under context parallelism the
 // tokens of the other ranks get pad_value (summed over the ranks, gradients are then whole); with
-// BATCHPLAN_ALL_RANKS the sequence comes back in its order. While the error word holds an error
-// nothing is written.
+// BATCHPLAN_ALL_RANKS whole sequences come back. While the error word holds an error nothing is
+// written.
 //
 // Arguments and errors are those of batchplan_pack.
 batchplan_status batchplan_unpack(batchplan_backend backend, const batchplan_row* row,

@@ -1,18 +1,17 @@
 // Sums and means of a packed field per sequence: the loss of a packed row as the loss of its
 // sequences.
 //
-// The sum of a sequence is taken in double precision and in an order that the token's place in its
-// sequence alone decides (chunks of 2048, of each 256 running sums, then a tree). So the same
-// values give the same bits wherever the sequence stands: packed behind others, in a padded [n,
-// width] batch, alone, on the host, on the GPU, or gathered from context parallel ranks (a NaN is a
-// NaN, of whatever bits). Padding is not read and tokens of weight 0 add nothing: a NaN there does
-// no harm.
+// The sum of a sequence is computed in double precision, in an order that depends only on the
+// tokens' places in the sequence (chunks of 2048, in each 256 running sums, then a tree). So the
+// same values give the same bits wherever the sequence stands: packed behind others, in a padded
+// [n, width] batch, alone, on the host, on the GPU, or gathered from context parallel ranks (a NaN
+// is a NaN, of whatever bits). Padding is not read and tokens of weight 0 add nothing: a NaN there
+// does no harm.
 //
-// Under context parallelism a rank's own row gives its part of each sum: give `denominators` and
+// Under context parallelism a rank's own row gives its part of each sum: pass `denominators` and
 // `total_denominator` of the whole sequences, and add the ranks' results.
 //
-// Of a row that shares prefixes there are none (BATCHPLAN_ERROR_SHARED_PREFIXES): unpack, and sum
-// what is unpacked.
+// Not for rows that share prefixes (BATCHPLAN_ERROR_SHARED_PREFIXES): unpack, and sum the result.
 //
 // Its gradient is batchplan_pack with BATCHPLAN_CONTENT_PER_SEQUENCE, times the weights.
 
@@ -33,8 +32,8 @@ typedef struct batchplan_reduction {
   // As values, or NULL: every token weighs 1. A loss mask, or importance weights.
   const void* weights;
   batchplan_data_type weight_type;
-  // [num_sequences] What the means divide by; NULL: the sequence's own weight sum. [1] What the
-  // totals divide by; NULL: 1. Dividing by 0 gives 0.
+  // [num_sequences] The denominators of the means; NULL: the sequence's own weight sum. [1] The
+  // denominator of the totals; NULL: 1. Dividing by 0 gives 0.
   const float* denominators;
   const float* total_denominator;
 

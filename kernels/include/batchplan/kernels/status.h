@@ -1,13 +1,13 @@
 // Backends, and what can be wrong with a call.
 //
-// An error that the host can see is returned, and nothing is written. An error in what lies in the
-// backend's memory (lengths, offsets, indices) is found while working: "host" returns it, and both
-// backends put it into the error word, in device memory for "cuda". The first error stays; of
-// several in one launch it is any. While the word holds an error, batchplan_pack fills its
-// destinations with padding, so that nobody reads what was there before, and batchplan_unpack
-// writes nothing, so that no row is lost to a layout that does not exist. Clear the word once,
-// launch many, read it at the end of the step. Whatever the arrays hold, nothing outside of the
-// outputs is written and nothing outside of the inputs is read.
+// An error that the host can see is returned, and nothing is written. An error in the backend's
+// memory (lengths, offsets, indices) is found while working: "host" returns it, and both backends
+// put it into the error word, in device memory for "cuda". The first error stays; of several in one
+// launch, any one. While the word holds an error, batchplan_pack fills its destinations with
+// padding, so that nobody reads what was there before, and batchplan_unpack writes nothing, so that
+// an invalid layout destroys no row. Clear the word once, launch many, read it at the end of the
+// step. Whatever the arrays hold, nothing outside of the outputs is written and nothing outside of
+// the inputs is read.
 
 #ifndef BATCHPLAN_KERNELS_STATUS_H_
 #define BATCHPLAN_KERNELS_STATUS_H_
@@ -62,14 +62,14 @@ const char* batchplan_status_string(batchplan_status status);
 
 // BATCHPLAN_OK if `backend` can be used in this process now; else
 // BATCHPLAN_ERROR_BACKEND_NOT_BUILT, BATCHPLAN_ERROR_NO_DEVICE or BATCHPLAN_ERROR_UNKNOWN_BACKEND.
-// For "cuda" the current device is asked about: BATCHPLAN_ERROR_NO_DEVICE also if this build has no
-// code for it, which makes no context there. What does work returns the same for an absent backend,
-// if its arguments are right.
+// For "cuda" it is about the current device: BATCHPLAN_ERROR_NO_DEVICE also if this build has no
+// code for it. Makes no context there. Other functions return the same for an absent backend, if
+// their arguments are right.
 batchplan_status batchplan_backend_status(batchplan_backend backend);
 
 // Why a call on this thread last returned BATCHPLAN_ERROR_CUDA or BATCHPLAN_ERROR_NO_DEVICE, in the
 // words of the backend's runtime, in static memory; never NULL, and "" if none did. A launch also
-// returns what an earlier kernel, anybody's, did wrong.
+// returns errors of earlier kernels, whoever launched them.
 const char* batchplan_backend_error(batchplan_backend backend);
 
 // 1 if batchplan_backend_status says BATCHPLAN_OK, else 0.

@@ -1,11 +1,11 @@
-// The gradient of batchplan_unpack for a row that shares prefixes: several sequences got one token,
-// whose gradient is the sum of theirs.
+// The gradient of batchplan_unpack for a row that shares prefixes: the gradient of a token is the
+// sum over the sequences that got it.
 //
-// The sequences of a token are those from the one that laid it on while they share more than its
-// place: a run, which one thread adds up in order. So there are no atomics, and the same bits every
-// time and on either backend (a NaN is a NaN, of whatever bits).
+// The sequences of a token are a run: the one that laid it, and those behind it as long as they
+// share more tokens than its place. One thread adds them up in order. So there are no atomics, and
+// the same bits every time and on either backend (a NaN is a NaN, of whatever bits).
 //
-// Of a row that shares nothing the gradient is batchplan_pack with a pad_value of 0.
+// For a row that shares nothing the gradient is batchplan_pack with a pad_value of 0.
 //
 // Cost: every byte is read once and written once.
 
@@ -18,17 +18,18 @@
 extern "C" {
 #endif
 
-// One tensor's; in the backend's memory, aligned to its elements, or BATCHPLAN_ERROR_MISALIGNED.
+// One tensor, in the backend's memory, aligned to its elements, or BATCHPLAN_ERROR_MISALIGNED.
 typedef struct batchplan_gradient {
   // BATCHPLAN_FLOAT16, BATCHPLAN_BFLOAT16, BATCHPLAN_FLOAT32 or BATCHPLAN_FLOAT64; else
   // BATCHPLAN_ERROR_DATA_TYPE. The first two are added up in float, and rounded once.
   batchplan_data_type data_type;
-  // As batchplan_field has them.
+  // As in batchplan_field.
   uint64_t elements_per_token;
   uint64_t width;
-  // Of the sequences, as batchplan_unpack writes them. What stands behind a sequence is not read.
+  // The gradient of the sequences, laid out as by batchplan_unpack. What is behind a sequence is
+  // not read.
   const void* source;
-  // [row_width, elements_per_token] Of the row: 0 in the tail.
+  // [row_width, elements_per_token] The gradient of the row: 0 in the tail.
   void* destination;
 } batchplan_gradient;
 

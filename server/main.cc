@@ -75,6 +75,19 @@ std::string WithPort(const std::string& address, int port) {
   return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
 }
 
+// What was logged is still written if there is somebody who reads it.
+constexpr absl::Duration kLongestFlush = absl::Seconds(1);
+
+// Says why the program ends: as a line of the log where programs read it, and in words otherwise.
+void ReportFailure(std::string_view message) {
+  if (batchplan::CurrentLogFormat() == batchplan::LogFormat::kJson) {
+    Log(Severity::kError, "failed", {{"error", message}});
+    batchplan::FlushLog(kLongestFlush);
+  } else {
+    std::cerr << "batchplan-server: " << message << "\n";
+  }
+}
+
 int Serve(const ServerOptions& options) {
   // Blocked before the first thread starts, so that all threads inherit it and sigwait is the one
   // place where these signals arrive.
@@ -87,7 +100,7 @@ int Serve(const ServerOptions& options) {
   const uint64_t open_files = RaiseOpenFileLimit();
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options);
   if (!server.ok()) {
-    std::cerr << "batchplan-server: " << server.status().message() << "\n";
+    ReportFailure(std::string(server.status().message()));
     return absl::IsInvalidArgument(server.status()) ? kUsageError : EXIT_FAILURE;
   }
   const std::string metrics = options.metrics_listen.empty()
@@ -117,9 +130,6 @@ int Serve(const ServerOptions& options) {
   Log(Severity::kInfo, "stopped");
   return deaf ? EXIT_FAILURE : EXIT_SUCCESS;
 }
-
-// What was logged is still written if there is somebody who reads it.
-constexpr absl::Duration kLongestFlush = absl::Seconds(1);
 
 void FlushLogBeforeAbort(int /*signal*/) { batchplan::FlushLog(kLongestFlush); }
 
@@ -151,7 +161,7 @@ int main(int argc, char** argv) {
     std::fputs("batchplan-server: out of memory\n", stderr);
     return EXIT_FAILURE;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "batchplan-server: %s\n", error.what());
+    ReportFailure(error.what());
     return EXIT_FAILURE;
   }
 }

@@ -268,5 +268,5 @@ esac
 ctest --test-dir "build/$preset" --parallel "$jobs" --output-on-failure --no-tests=error \
   ${only:+--label-regex "^(${only//,/|})\$"}
 if [ -n "$no_python_packages" ]; then
-  echo "$0: SKIPPED what needs tests/requirements.txt, which could not be installed: deploy.kubernetes, deploy.plans_page" >&2
+  echo "$0: SKIPPED what needs tests/requirements.txt, which could not be installed: deploy.kubernetes, deploy.chart, deploy.plans_page" >&2
 fi

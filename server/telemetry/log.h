@@ -9,10 +9,11 @@
 //   {"time":"2026-03-01T12:00:00.123Z","severity":"INFO","event":"plan","job":"grpo-7b",
 //    "sequences":4096,"seconds":0.012}                                            (on one line)
 //
-// A field without a value is left out. Values come from clients: what isn't plain printable ASCII
-// is quoted and escaped (in JSON: what isn't UTF-8 becomes U+FFFD), and a value longer than
-// kMaxLogValueBytes is cut, so that a line stays a line whatever a client sends. Any number of
-// threads may log, and none ever waits for whoever reads the lines: log_writer.h.
+// A field without a value is left out. In JSON, numbers and truth values stand without quotes.
+// Values come from clients: what isn't plain printable ASCII is quoted and escaped (in JSON: what
+// isn't UTF-8 becomes U+FFFD), and a value longer than kMaxLogValueBytes is cut, so that a line
+// stays a line whatever a client sends. Any number of threads may log, and none ever waits for
+// whoever reads the lines: log_writer.h.
 
 #ifndef BATCHPLAN_SERVER_TELEMETRY_LOG_H_
 #define BATCHPLAN_SERVER_TELEMETRY_LOG_H_
@@ -56,6 +57,9 @@ struct LogField {
   requires std::integral<Number> || std::floating_point<Number> LogField(std::string_view name,
                                                                          Number number)
       : key(name), text(absl::StrCat(number)) {}
+  template <typename Number>
+  LogField(std::string_view name, std::optional<Number> number)
+      : key(name), text(number ? absl::StrCat(*number) : std::string()) {}
   LogField(std::string_view name, bool flag) : key(name), text(flag ? "true" : "false") {}
   LogField(std::string_view name, std::string_view value) : key(name), view(value) {}
   LogField(std::string_view name, const std::string& value)

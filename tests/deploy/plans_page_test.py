@@ -27,7 +27,7 @@ except ImportError:
 JOBS = {"grpo-7b", "grpo-asynchronous", "sft-documents", "dpo-pairs", "sft-70b", "rl-long-reasoning",
         "sft-images", "sft-misconfigured"}
 # Of these, the ones whose reports hold their steps.
-REPORTS = {"grpo-7b", "rl-long-reasoning"}
+REPORTS = {"grpo-7b", "rl-long-reasoning", "sft-images"}
 # And the one on pipelines, which has a picture of the stages of a rank besides.
 STAGES = "sft-70b"
 LOAD_SECONDS = 5

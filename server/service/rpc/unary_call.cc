@@ -18,10 +18,6 @@ namespace batchplan {
 namespace {
 
 // Of a number that is not known, nothing, which leaves its field out of the log line.
-std::string Shown(std::optional<uint64_t> number) {
-  return number.has_value() ? absl::StrCat(*number) : "";
-}
-
 std::string_view ShownCache(std::optional<bool> recalled) {
   if (!recalled.has_value()) return "";
   return *recalled ? "hit" : "miss";
@@ -191,7 +187,7 @@ void UnaryCall::Answer(absl::StatusOr<CallAnswer> answer) noexcept {
        {"job", outline_.job_id.text},
        {"step", outline_.step},
        {"sequences", outline_.sequences},
-       {"microbatches", Shown(answer.ok() ? answer->microbatches : std::nullopt)},
+       {"microbatches", answer.ok() ? answer->microbatches : std::nullopt},
        {"cache", ShownCache(answer.ok() ? answer->recalled : std::nullopt)},
        {"seconds", seconds.count()},
        {"traceparent", traceparent_},

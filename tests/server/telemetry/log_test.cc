@@ -76,6 +76,12 @@ TEST(LogTest, AJsonLineHasTheSameFields) {
             "\"job\":\"grpo\",\"step\":7,\"seconds\":0.25,\"sliced\":true}\n");
 }
 
+TEST(LogTest, ANumberThatMayBeMissingIsANumber) {
+  EXPECT_THAT(JsonLine({"k", std::optional<uint64_t>(12)}), EndsWith(",\"k\":12}\n"));
+  EXPECT_THAT(JsonLine({"k", std::optional<uint64_t>()}), EndsWith("\"event\":\"e\"}\n"));
+  EXPECT_THAT(Line({"k", std::optional<uint64_t>(12)}), EndsWith(" k=12\n"));
+}
+
 TEST(LogTest, JsonHasNoNumbersThatAreNotFinite) {
   EXPECT_THAT(JsonLine({"k", std::numeric_limits<double>::infinity()}), HasSubstr("\"k\":\"inf\""));
   EXPECT_THAT(JsonLine({"k", -std::numeric_limits<double>::infinity()}),

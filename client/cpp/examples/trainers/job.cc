@@ -20,8 +20,9 @@ std::mt19937_64 RandomOf(const Job& job, uint32_t worker, uint64_t step) {
   return std::mt19937_64(seed);
 }
 
+constexpr char kPatches[] = "patches";
+
 void AddPatches(double limit, std::mt19937_64& random, v1::PlanBatchRequest* request) {
-  constexpr char kPatches[] = "patches";
   v1::Load* patches = request->mutable_manifest()->add_loads();
   patches->set_name(kPatches);
   std::bernoulli_distribution has_image(1.0 / 3);
@@ -30,12 +31,14 @@ void AddPatches(double limit, std::mt19937_64& random, v1::PlanBatchRequest* req
     patches->add_values(has_image(random) ? size(random) : 0);
   }
   v1::CostModel* costs = request->mutable_cost_model();
-  costs->set_per_token(1);
-  costs->set_per_token_squared(1.0 / 24576);
   v1::LoadCost* encoder = costs->add_loads();
   encoder->set_load(kPatches);
-  encoder->set_per_unit(0.2);
   encoder->set_separate(true);
+  if (!costs->fitted()) {
+    costs->set_per_token(1);
+    costs->set_per_token_squared(1.0 / 24576);
+    encoder->set_per_unit(0.2);
+  }
   v1::LoadLimit* most = request->mutable_passes(0)->add_limits();
   most->set_load(kPatches);
   most->set_max_per_microbatch(limit);
@@ -77,8 +80,8 @@ v1::PlanBatchRequest RequestOf(const Job& job, uint32_t worker, uint64_t step, b
   return request;
 }
 
-// What micro-batch `m` of a pass has.
-v1::MicrobatchTiming Microbatch(const v1::PassPlan& pass, int m) {
+// What micro-batch `m` of a pass has, of loads as the manifest has them.
+v1::MicrobatchTiming Microbatch(const v1::Manifest& manifest, const v1::PassPlan& pass, int m) {
   v1::MicrobatchTiming timing;
   timing.set_sequences(pass.microbatch_offsets(m + 1) - pass.microbatch_offsets(m));
   for (uint32_t i = pass.microbatch_offsets(m); i < pass.microbatch_offsets(m + 1); ++i) {
@@ -86,15 +89,23 @@ v1::MicrobatchTiming Microbatch(const v1::PassPlan& pass, int m) {
     timing.set_tokens(timing.tokens() + length);
     timing.set_tokens_squared(timing.tokens_squared() + length * length);
   }
+  for (const v1::Load& load : manifest.loads()) {
+    double sum = 0;
+    for (uint32_t i = pass.microbatch_offsets(m); i < pass.microbatch_offsets(m + 1); ++i) {
+      sum += load.values(static_cast<int>(pass.sequence_index(static_cast<int>(i))));
+    }
+    timing.add_loads(sum);
+  }
   return timing;
 }
 
 // The micro-batches of a plan's first pass, each with its place.
-std::vector<v1::MicrobatchTiming> Microbatches(const Job& job, const v1::PassPlan& pass) {
+std::vector<v1::MicrobatchTiming> Microbatches(const Job& job, const v1::Manifest& manifest,
+                                               const v1::PassPlan& pass) {
   std::vector<v1::MicrobatchTiming> microbatches;
   int m = 0;
   const auto add = [&](uint32_t mini_batch, uint32_t rank, uint32_t slot, uint32_t group) {
-    v1::MicrobatchTiming timing = Microbatch(pass, m);
+    v1::MicrobatchTiming timing = Microbatch(manifest, pass, m);
     timing.set_context_parallel(group);
     timing.set_rank(rank);
     timing.set_slot(slot);
@@ -121,12 +132,14 @@ std::vector<v1::MicrobatchTiming> Microbatches(const Job& job, const v1::PassPla
   return microbatches;
 }
 
-// Of a device whose costs are its own, with a straggler now and then.
-v1::ReportStepRequest ReportOf(const Job& job, uint64_t step, const v1::PlanBatchResponse& plan,
-                               bool fitted) {
+// Of a device whose costs are its own, with a straggler now and then. Of a job with loads,
+// `manifest` has the whole batch.
+v1::ReportStepRequest ReportOf(const Job& job, uint64_t step, const v1::Manifest& manifest,
+                               const v1::PlanBatchResponse& plan, bool fitted) {
   constexpr double kPerToken = 2e-2;
   constexpr double kPerTokenSquared = 8e-7;
   constexpr double kPerMicrobatch = 4;
+  constexpr double kPerPatch = 5e-3;
   constexpr double kExchangedPerToken = 1e-3;
   constexpr uint64_t kBytesPerToken = 2 << 20;
   constexpr uint64_t kBytesBeside = uint64_t{20} << 30;
@@ -139,16 +152,18 @@ v1::ReportStepRequest ReportOf(const Job& job, uint64_t step, const v1::PlanBatc
   std::bernoulli_distribution straggles(0.002);
   const v1::PassPlan& pass = plan.passes(0);
   report.set_data_parallel(job.data_parallel);
+  for (const v1::Load& load : manifest.loads()) report.add_loads(load.name());
   // Other costs are not in milliseconds.
   if (fitted) report.set_predicted_step_time(pass.metrics().predicted_step_time());
-  for (v1::MicrobatchTiming& timing : Microbatches(job, pass)) {
+  for (v1::MicrobatchTiming& timing : Microbatches(job, manifest, pass)) {
     const auto tokens = static_cast<double>(timing.tokens());
     const double ranks = timing.context_parallel();
-    const double cost =
+    double cost =
         (kPerToken * tokens + kPerTokenSquared * static_cast<double>(timing.tokens_squared()) +
          kExchangedPerToken * tokens * (ranks - 1)) /
             ranks +
         kPerMicrobatch;
+    for (const double patches : timing.loads()) cost += kPerPatch * patches;
     timing.set_milliseconds(cost * std::max(noise(random), 0.5) * (straggles(random) ? 3 : 1));
     timing.set_peak_bytes(kBytesBeside + kBytesPerToken * timing.tokens());
     *report.add_microbatches() = std::move(timing);
@@ -157,11 +172,10 @@ v1::ReportStepRequest ReportOf(const Job& job, uint64_t step, const v1::PlanBatc
 }
 
 absl::StatusOr<v1::PlanBatchResponse> Plan(const Client& client, const Job& job, uint32_t worker,
-                                           uint64_t step, bool fitted) {
-  v1::PlanBatchRequest request = RequestOf(job, worker, step, fitted);
+                                           const v1::PlanBatchRequest& request) {
   if (job.workers == 1) return client.PlanBatch(request);
   v1::JoinBatchRequest part;
-  *part.mutable_request() = std::move(request);
+  *part.mutable_request() = request;
   part.set_worker(worker);
   part.set_world_size(job.workers);
   absl::StatusOr<v1::JoinBatchResponse> joined = client.JoinBatch(part);
@@ -200,6 +214,7 @@ std::vector<Job> DemoJobs() {
        .preset = "balanced",
        .sequences = 256,
        .median = 700,
+       .reports = true,
        .patch_limit = 24576},
       // Padded, few sequences at a time, and now and then one that does not fit.
       {.name = "sft-misconfigured",
@@ -216,9 +231,10 @@ std::vector<Job> DemoJobs() {
 
 absl::Status RunStep(const Client& client, const Job& job, uint32_t worker, uint64_t step,
                      bool fitted) {
-  const absl::StatusOr<v1::PlanBatchResponse> plan = Plan(client, job, worker, step, fitted);
+  const v1::PlanBatchRequest request = RequestOf(job, worker, step, fitted);
+  const absl::StatusOr<v1::PlanBatchResponse> plan = Plan(client, job, worker, request);
   if (!plan.ok() || !job.reports || worker != 0) return plan.status();
-  return client.ReportStep(ReportOf(job, step, *plan, fitted)).status();
+  return client.ReportStep(ReportOf(job, step, request.manifest(), *plan, fitted)).status();
 }
 
 void RunWorker(const Client& client, const Job& job, uint32_t worker, uint64_t first,

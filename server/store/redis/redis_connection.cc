@@ -211,9 +211,9 @@ absl::StatusOr<RedisReply> RedisConnection::Receive(Instant deadline, Instant::d
 absl::StatusOr<size_t> RedisConnection::ReceivePlain(Instant deadline) {
   if (tls_ == nullptr) return ReceiveBytes(deadline);
   for (;;) {
-    const absl::StatusOr<size_t> plain = tls_->Read(buffer_);
+    absl::StatusOr<size_t> plain = tls_->Read(buffer_);
     if (!plain.ok() || *plain > 0) return plain;
-    const absl::StatusOr<size_t> received = ReceiveBytes(deadline);
+    absl::StatusOr<size_t> received = ReceiveBytes(deadline);
     if (!received.ok()) return received;
     tls_->PutIncoming({buffer_.data(), *received});
   }
@@ -271,7 +271,7 @@ absl::Status RedisConnection::BeginTls(const RedisAddress& address, Instant dead
   for (;;) {
     const absl::StatusOr<bool> done = tls_->Handshake();
     // Also what tells the other end of a failure.
-    const absl::Status sent = SendBytes(tls_->TakeOutgoing(), deadline);
+    absl::Status sent = SendBytes(tls_->TakeOutgoing(), deadline);
     if (!done.ok()) return done.status();
     if (!sent.ok() || *done) return sent;
     const absl::StatusOr<size_t> received = ReceiveBytes(deadline);

@@ -69,11 +69,17 @@ void AddFlags(ServerOptions* options, std::string* log_format, std::string* log_
              "Prove every plan's promises before it is sent");
 
   flags->Group("Collective plans and fitted costs");
-  flags->Add("rendezvous_store", &options->rendezvous_store, "memory|redis://HOST:PORT",
+  flags->Add("rendezvous_store", &options->rendezvous_store, "memory|redis[s]://HOST:PORT",
              "Where steps that workers join, and fitted costs, are kept: here, or in a Redis that "
              "replicas share");
   flags->Add("rendezvous_password", &options->rendezvous_password, "FILE",
              "The password of that Redis, the first line of a file");
+  flags->Add(
+      "rendezvous_tls_ca", &options->rendezvous_tls_ca, "FILE",
+      "The authorities of that Redis' certificate, for rediss://; PEM; the system's if none");
+  flags->Add("rendezvous_tls_certificate", &options->rendezvous_tls_certificate, "FILE",
+             "What to show a Redis that asks its clients for a certificate; PEM");
+  flags->Add("rendezvous_tls_key", &options->rendezvous_tls_key, "FILE", "Its key; PEM");
   flags->Add("rendezvous_memory_bytes", &options->rendezvous_memory_bytes, "BYTES",
              "What steps may take in memory; beyond, who holds the most gives way or is refused");
   flags->Add("step_time_to_live", &options->step_time_to_live,

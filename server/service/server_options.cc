@@ -89,6 +89,15 @@ absl::Status CheckStore(const std::string& store) {
   return absl::OkStatus();
 }
 
+// What is meant for TLS must not go without.
+absl::Status CheckStoreTls(const char* flag, const std::string& value, const std::string& store) {
+  const absl::StatusOr<RedisAddress> address = ParseRedisAddress(store);
+  if (value.empty() || (address.ok() && address->tls)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--", flag, "=", value,
+                                                 ": needs a --rendezvous_store with rediss:// or ",
+                                                 "rediss+sentinel://"));
+}
+
 absl::Status CheckAddress(const char* flag, const std::string& address) {
   if (IsHostAndPort(address)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -115,6 +124,16 @@ absl::Status ServerOptions::Validate() const {
   status.Update(CheckWait("step_time_to_live", step_time_to_live, absl::Seconds(1), kMaxStepLife));
   status.Update(CheckWait("step_retention", step_retention, absl::Seconds(1), kMaxStepLife));
   status.Update(CheckStore(rendezvous_store));
+  for (const auto& [flag, value] :
+       {std::pair("rendezvous_tls_ca", rendezvous_tls_ca),
+        std::pair("rendezvous_tls_certificate", rendezvous_tls_certificate),
+        std::pair("rendezvous_tls_key", rendezvous_tls_key)}) {
+    status.Update(CheckStoreTls(flag, value, rendezvous_store));
+  }
+  status.Update(CheckNeeds("rendezvous_tls_certificate", rendezvous_tls_certificate,
+                           "rendezvous_tls_key", rendezvous_tls_key));
+  status.Update(CheckNeeds("rendezvous_tls_key", rendezvous_tls_key, "rendezvous_tls_certificate",
+                           rendezvous_tls_certificate));
   status.Update(
       CheckRange("max_waiting_bytes", max_waiting_bytes, kMinRendezvousBytes, kMaxRendezvousBytes));
   status.Update(

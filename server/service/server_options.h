@@ -47,6 +47,12 @@ struct ServerOptions {
   std::string rendezvous_store = "memory";
   // A file whose first line is the password of that Redis. Empty: none is needed.
   std::string rendezvous_password;
+  // PEM files for a rediss:// URL: the authorities that its certificate must come from, empty for
+  // those of the system; and a certificate and its key for a Redis that asks its clients for one.
+  // They are read again for each connection.
+  std::string rendezvous_tls_ca;
+  std::string rendezvous_tls_certificate;
+  std::string rendezvous_tls_key;
   // The most bytes of parts in "memory"; beyond, RESOURCE_EXHAUSTED.
   int64_t rendezvous_memory_bytes = int64_t{1} << 30;
   // How long a step is kept after its last part came, and after it was planned, for workers that

@@ -13,6 +13,7 @@
 #include "server/store/memory_fit_store.h"
 #include "server/store/redis/redis_address.h"
 #include "server/store/redis/redis_stores.h"
+#include "server/store/redis/redis_tls.h"
 #include "server/telemetry/log.h"
 
 namespace batchplan {
@@ -143,12 +144,20 @@ absl::StatusOr<Stores> OpenStores(const ServerOptions& options) {
     return absl::InvalidArgumentError(
         "--rendezvous_store has a user, but --rendezvous_password names no file with its password");
   }
+  address->tls_files = {.authorities = options.rendezvous_tls_ca,
+                        .certificate = options.rendezvous_tls_certificate,
+                        .key = options.rendezvous_tls_key};
+  if (address->tls) {
+    const absl::Status usable = CheckRedisTlsFiles(address->tls_files);
+    if (!usable.ok()) return absl::InvalidArgumentError(usable.message());
+  }
   const std::string store = address->Redacted();
   RedisStoresOptions redis_options = {.lifetimes = lifetimes};
   redis_options.client.on_change = ChangeLogger("store_lost", "store_reached", store);
   redis_options.on_listening_change = ChangeLogger("store_not_heard", "store_heard", store);
-  RedisStores redis = OpenRedisStores(*std::move(address), redis_options);
-  return Stores{.steps = std::move(redis.steps), .fits = std::move(redis.fits)};
+  absl::StatusOr<RedisStores> redis = OpenRedisStores(*std::move(address), redis_options);
+  if (!redis.ok()) return redis.status();
+  return Stores{.steps = std::move(redis->steps), .fits = std::move(redis->fits)};
 }
 
 Stores Measured(Stores stores, Metrics* metrics) {

@@ -21,8 +21,9 @@ struct Stores {
   MemoryStepStore* memory = nullptr;
 };
 
-// The stores of valid options. InvalidArgument, naming the flag, if a needed password is missing; a
-// Redis that can't be reached is no error.
+// The stores of valid options. InvalidArgument, naming the flag, if a needed password is missing, a
+// file for TLS can't be used, or the Redis is a Redis Cluster; a Redis that can't be reached is no
+// error.
 absl::StatusOr<Stores> OpenStores(const ServerOptions& options);
 
 // `stores`, with each call counted and timed in `metrics`, which outlives them.

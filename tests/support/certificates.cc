@@ -91,12 +91,12 @@ CertificateAuthority::CertificateAuthority(const std::string& name)
 
 CertificateAuthority::~CertificateAuthority() = default;
 
-PemPair CertificateAuthority::Issue(const std::string& common_name,
-                                    const Validity& validity) const {
+PemPair CertificateAuthority::Issue(const std::string& common_name, const Validity& validity,
+                                    const char* names) const {
   const Key key(Must(EVP_EC_gen("P-256")));
   const Certificate certificate =
       NewCertificate(common_name, key.get(), keys_->certificate.get(), validity);
-  AddExtension(certificate.get(), NID_subject_alt_name, "DNS:localhost,IP:127.0.0.1");
+  AddExtension(certificate.get(), NID_subject_alt_name, names);
   Must(X509_sign(certificate.get(), keys_->key.get(), EVP_sha256()));
   return {.certificate =
               Pem([&certificate](BIO* bio) { return PEM_write_bio_X509(bio, certificate.get()); }),

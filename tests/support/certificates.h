@@ -3,7 +3,8 @@
 //   CertificateAuthority authority("test authority");
 //   PemPair server = authority.Issue("server");
 //
-// A certificate is for localhost and 127.0.0.1, with a key of its own on the curve P-256.
+// A certificate is for localhost and 127.0.0.1 unless told otherwise, with a key of its own on the
+// curve P-256.
 
 #ifndef BATCHPLAN_TESTS_SUPPORT_CERTIFICATES_H_
 #define BATCHPLAN_TESTS_SUPPORT_CERTIFICATES_H_
@@ -34,7 +35,8 @@ class CertificateAuthority {
 
   const std::string& certificate() const { return certificate_; }
 
-  PemPair Issue(const std::string& common_name, const Validity& validity = {}) const;
+  PemPair Issue(const std::string& common_name, const Validity& validity = {},
+                const char* names = "DNS:localhost,IP:127.0.0.1") const;
 
  private:
   struct Keys;

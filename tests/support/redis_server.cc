@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -20,22 +21,6 @@
 
 namespace batchplan::testing {
 namespace {
-
-// One that nobody has at this moment.
-int FreePort() {
-  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  int port = 0;
-  if (bind(descriptor, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-      getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size) == 0) {
-    port = ntohs(address.sin_port);
-  }
-  close(descriptor);
-  return port;
-}
 
 std::string Print(const redisReply& reply) {
   switch (reply.type) {
@@ -56,6 +41,21 @@ std::string Print(const redisReply& reply) {
 }
 
 }  // namespace
+
+int FreePort() {
+  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  int port = 0;
+  if (bind(descriptor, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+      getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size) == 0) {
+    port = ntohs(address.sin_port);
+  }
+  close(descriptor);
+  return port;
+}
 
 RedisServer::RedisServer(std::vector<std::string> arguments) : arguments_(std::move(arguments)) {
   std::string folder = (std::filesystem::temp_directory_path() / "redis-XXXXXX").string();
@@ -96,7 +96,9 @@ void RedisServer::Freeze() {
 
 void RedisServer::Thaw() { kill(pid_, SIGCONT); }
 
-std::string RedisServer::url() const { return "redis://127.0.0.1:" + std::to_string(port_); }
+std::string RedisServer::url() const {
+  return (over_tls() ? "rediss://127.0.0.1:" : "redis://127.0.0.1:") + std::to_string(port_);
+}
 
 std::string RedisServer::socket_url() const { return "redis+unix://" + folder_ + "/socket"; }
 
@@ -117,13 +119,25 @@ std::string RedisServer::Command(const std::vector<std::string>& words) const {
   return reply == nullptr ? "(error) connection lost" : Print(*reply);
 }
 
+bool RedisServer::over_tls() const {
+  return std::find(arguments_.begin(), arguments_.end(), "--tls-cert-file") != arguments_.end();
+}
+
 bool RedisServer::Spawn() {
   const std::string port = std::to_string(port_);
   const std::string socket = folder_ + "/socket";
-  std::vector<std::string> words = {
-      "redis-server", "--bind", "127.0.0.1", "--port",       port, "--unixsocket", socket, "--dir",
-      folder_,        "--save", "",          "--appendonly", "no"};
-  words.insert(words.end(), arguments_.begin(), arguments_.end());
+  std::vector<std::string> words = {"--bind",       "127.0.0.1",
+                                    "--port",       over_tls() ? "0" : port,
+                                    "--tls-port",   over_tls() ? port : "0",
+                                    "--unixsocket", socket,
+                                    "--dir",        folder_,
+                                    "--save",       "",
+                                    "--appendonly", "no"};
+  // redis-server wants a file of settings before all others.
+  const bool has_file = !arguments_.empty() && !arguments_[0].starts_with("--");
+  words.insert(words.end(), arguments_.begin() + (has_file ? 1 : 0), arguments_.end());
+  if (has_file) words.insert(words.begin(), arguments_[0]);
+  words.insert(words.begin(), "redis-server");
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);

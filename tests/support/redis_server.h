@@ -4,6 +4,8 @@
 //   RedisServer full({"--maxmemory", "2mb"});
 //   redis.Kill();                                        // its data is gone
 //   redis.Start();                                       // on the same port
+//   RedisServer over_tls({"--tls-cert-file", "cert.pem", "--tls-key-file", ...});
+//   RedisServer sentinel({"sentinel.conf", "--sentinel"});
 //
 // Keeps no data on disk. Ends with the object, and with the test program.
 
@@ -17,10 +19,13 @@
 
 namespace batchplan::testing {
 
+// A port that nobody listens on now.
+int FreePort();
+
 class RedisServer {
  public:
-  // Arguments of redis-server beside those for where it listens. Fails the test, and does not
-  // serve, if redis-server can't be started.
+  // Arguments of redis-server beside those for where it listens; with a certificate among them it
+  // listens for TLS alone. Fails the test, and does not serve, if redis-server can't be started.
   explicit RedisServer(std::vector<std::string> arguments = {});
   ~RedisServer();
 
@@ -37,6 +42,7 @@ class RedisServer {
   void Thaw();
 
   int port() const { return port_; }
+  // redis:// or rediss://, and 127.0.0.1.
   std::string url() const;
   std::string socket_url() const;
 
@@ -47,6 +53,7 @@ class RedisServer {
  private:
   // False if it ended before it served.
   bool Spawn();
+  bool over_tls() const;
 
   std::vector<std::string> arguments_;
   std::string folder_;

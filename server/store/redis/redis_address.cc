@@ -2,26 +2,30 @@
 
 #include <sys/un.h>
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace batchplan {
 namespace {
 
 // What a socket's address has room for, with the zero at its end.
 constexpr size_t kMaxSocketPath = sizeof(sockaddr_un::sun_path) - 1;
+constexpr uint16_t kRedisPort = 6379;
+constexpr uint16_t kSentinelPort = 26379;
 
 absl::Status Wrong(const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat(
-      "the store's URL: ", what,
-      "; it must be redis://[[user]:password@]host[:port][/database] or ",
-      "redis+unix://[[user]:password@]/path[?db=database] (not quoted here: it may hold a ",
-      "password)"));
+      "the store's URL: ", what, "; it must be redis://[user@]host[:port][/database], ",
+      "redis+sentinel://[user@]host[:port],.../master[/database], both with rediss for TLS, or ",
+      "redis+unix://[user@]/path[?db=database] (not quoted here: it may hold a password)"));
 }
 
 // `text` as a number of digits alone, at most `limit`.
@@ -73,33 +77,34 @@ absl::Status ParseCredentials(std::string_view text, RedisAddress& address) {
 }
 
 // host[:port]
-absl::Status ParseHost(std::string_view text, RedisAddress& address) {
+absl::StatusOr<RedisHost> ParseHost(std::string_view text, uint16_t default_port) {
+  RedisHost parsed = {.host = {}, .port = default_port};
   std::string_view port;
   bool has_port = false;
   if (text.starts_with('[')) {
     const size_t close = text.find(']');
     if (close == std::string_view::npos) return Wrong("the host has a [ without ]");
-    address.host = text.substr(1, close - 1);
+    parsed.host = text.substr(1, close - 1);
     const std::string_view rest = text.substr(close + 1);
     has_port = rest.starts_with(':');
     if (!has_port && !rest.empty()) return Wrong("only :port may follow the host's ]");
     if (has_port) port = rest.substr(1);
   } else {
     const size_t colon = text.find(':');
-    address.host = text.substr(0, colon);
+    parsed.host = text.substr(0, colon);
     has_port = colon != std::string_view::npos;
     if (has_port) port = text.substr(colon + 1);
   }
-  if (address.host.empty()) return Wrong("it has no host");
-  if (address.host.find_first_of(std::string_view(" \t\r\n,\\\"'\0", 9)) != std::string::npos) {
+  if (parsed.host.empty()) return Wrong("it has no host");
+  if (parsed.host.find_first_of(std::string_view(" \t\r\n,\\\"'\0", 9)) != std::string::npos) {
     return Wrong("the host must be one name or address");
   }
   if (has_port) {
     const std::optional<uint32_t> number = ParseNumber(port, std::numeric_limits<uint16_t>::max());
     if (!number || *number == 0) return Wrong("the port must be a number of 1 to 65535");
-    address.port = static_cast<uint16_t>(*number);
+    parsed.port = static_cast<uint16_t>(*number);
   }
-  return absl::OkStatus();
+  return parsed;
 }
 
 absl::Status ParseDatabase(std::string_view text, RedisAddress& address) {
@@ -107,6 +112,40 @@ absl::Status ParseDatabase(std::string_view text, RedisAddress& address) {
   if (!number) return Wrong("the database must be a number of 0 to 2147483647");
   address.database = *number;
   return absl::OkStatus();
+}
+
+// host[:port], and [/[database]] after it
+absl::Status ParseServer(std::string_view text, std::string_view tail, RedisAddress& address) {
+  absl::StatusOr<RedisHost> server = ParseHost(text, kRedisPort);
+  if (!server.ok()) return server.status();
+  address.host = std::move(server->host);
+  address.port = server->port;
+  if (tail.empty() || tail == "/") return absl::OkStatus();
+  if (tail.front() != '/') return Wrong("only /database may follow the host");
+  return ParseDatabase(tail.substr(1), address);
+}
+
+// host[:port],..., and /master[/database] after it
+absl::Status ParseSentinels(std::string_view text, std::string_view tail, RedisAddress& address) {
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    absl::StatusOr<RedisHost> sentinel = ParseHost(text.substr(begin, end - begin), kSentinelPort);
+    if (!sentinel.ok()) return sentinel.status();
+    address.sentinels.push_back(*std::move(sentinel));
+    begin = end + 1;
+  }
+  if (tail.size() < 2 || tail.front() != '/') {
+    return Wrong("/ and the name of the master must follow the Sentinels");
+  }
+  const size_t slash = tail.find('/', 1);
+  const std::optional<std::string> master = PercentDecode(tail.substr(1, slash - 1));
+  if (!master) return Wrong("the master's name has a % without two hexadecimal digits");
+  if (master->empty() || tail.find_first_of("?#") != std::string_view::npos) {
+    return Wrong("only /master and /database may follow the Sentinels");
+  }
+  address.master = *master;
+  return slash == std::string_view::npos ? absl::OkStatus()
+                                         : ParseDatabase(tail.substr(slash + 1), address);
 }
 
 // /path[?db=N]
@@ -128,14 +167,29 @@ absl::Status ParseSocket(std::string_view text, RedisAddress& address) {
 
 }  // namespace
 
+std::string HostAndPort(const RedisHost& host) {
+  const bool brackets = host.host.find(':') != std::string::npos;
+  return absl::StrCat(brackets ? "[" : "", host.host, brackets ? "]" : "", ":", host.port);
+}
+
 std::string RedisAddress::Redacted() const {
   if (!socket_path.empty()) {
     return absl::StrCat("redis+unix://", socket_path,
                         database == 0 ? "" : absl::StrCat("?db=", database));
   }
-  const bool brackets = host.find(':') != std::string::npos;
-  return absl::StrCat("redis://", brackets ? "[" : "", host, brackets ? "]" : "", ":", port,
-                      database == 0 ? "" : absl::StrCat("/", database));
+  std::string url = tls ? "rediss" : "redis";
+  if (sentinels.empty()) {
+    absl::StrAppend(&url, "://", HostAndPort({.host = host, .port = port}));
+  } else {
+    absl::StrAppend(&url, "+sentinel://",
+                    absl::StrJoin(sentinels, ",",
+                                  [](std::string* out, const RedisHost& sentinel) {
+                                    out->append(HostAndPort(sentinel));
+                                  }),
+                    "/", master);
+  }
+  if (database != 0) absl::StrAppend(&url, "/", database);
+  return url;
 }
 
 absl::StatusOr<RedisAddress> ParseRedisAddress(const std::string& url) {
@@ -143,13 +197,11 @@ absl::StatusOr<RedisAddress> ParseRedisAddress(const std::string& url) {
   const size_t colon = text.find("://");
   if (colon == std::string_view::npos) return Wrong("it has no scheme");
   const std::string scheme = absl::AsciiStrToLower(url.substr(0, colon));
-  if (scheme == "rediss") {
-    return Wrong(
-        "rediss:// is not supported, this build's hiredis has no TLS: use redis:// on a "
-        "trusted network or through a TLS tunnel");
-  }
   const bool is_socket = scheme == "redis+unix" || scheme == "unix";
-  if (!is_socket && scheme != "redis") return Wrong("its scheme is not known");
+  const bool has_sentinels = scheme == "redis+sentinel" || scheme == "rediss+sentinel";
+  if (!is_socket && !has_sentinels && scheme != "redis" && scheme != "rediss") {
+    return Wrong("its scheme is not known");
+  }
 
   const std::string_view rest = text.substr(colon + 3);
   const size_t end = rest.find_first_of("/?#");
@@ -158,6 +210,7 @@ absl::StatusOr<RedisAddress> ParseRedisAddress(const std::string& url) {
       end == std::string_view::npos ? std::string_view() : rest.substr(end);
 
   RedisAddress address;
+  address.tls = scheme.starts_with("rediss");
   const size_t at = authority.rfind('@');
   if (at != std::string_view::npos) {
     if (absl::Status status = ParseCredentials(authority.substr(0, at), address); !status.ok()) {
@@ -170,11 +223,7 @@ absl::StatusOr<RedisAddress> ParseRedisAddress(const std::string& url) {
     status = host.empty() ? ParseSocket(tail, address)
                           : Wrong("a socket's path begins with /, and has no host before it");
   } else {
-    status = ParseHost(host, address);
-    if (status.ok() && !tail.empty() && tail != "/") {
-      status = tail.front() == '/' ? ParseDatabase(tail.substr(1), address)
-                                   : Wrong("only /database may follow the host");
-    }
+    status = has_sentinels ? ParseSentinels(host, tail, address) : ParseServer(host, tail, address);
   }
   if (!status.ok()) return status;
   return address;

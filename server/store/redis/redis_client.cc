@@ -11,6 +11,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "server/store/redis/redis_sentinel.h"
 
 namespace batchplan {
 namespace {
@@ -161,8 +162,7 @@ absl::StatusOr<RedisReply> RedisClient::Attempt(const RedisCommand& command, Ins
 }
 
 absl::StatusOr<std::unique_ptr<RedisConnection>> RedisClient::Open(Instant deadline) const {
-  return RedisConnection::Open(address_,
-                               std::min(deadline, Now() + ToDuration(options_.connect_timeout)));
+  return OpenRedis(address_, std::min(deadline, Now() + ToDuration(options_.connect_timeout)));
 }
 
 std::unique_ptr<RedisConnection> RedisClient::TakeIdle() {

@@ -40,11 +40,13 @@ constexpr size_t kMaxErrorText = 200;
 
 // The words that error replies begin with.
 constexpr std::array<std::string_view, 1> kNoRoom = {"OOM"};
-constexpr std::array<std::string_view, 8> kPassesByItself = {
-    "LOADING",     "BUSY",     "MASTERDOWN", "READONLY",
-    "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF"};
-constexpr std::array<std::string_view, 6> kToBePutRight = {"NOAUTH", "WRONGPASS", "NOPERM",
-                                                           "DENIED", "MOVED",     "ASK"};
+constexpr std::array<std::string_view, 6> kPassesByItself = {"LOADING",  "BUSY",       "MASTERDOWN",
+                                                             "READONLY", "NOREPLICAS", "MISCONF"};
+constexpr std::array<std::string_view, 4> kToBePutRight = {"NOAUTH", "WRONGPASS", "NOPERM",
+                                                           "DENIED"};
+// Of a Redis that is one of a cluster.
+constexpr std::array<std::string_view, 5> kOfACluster = {"CROSSSLOT", "MOVED", "ASK", "CLUSTERDOWN",
+                                                         "TRYAGAIN"};
 
 bool IsWordByte(char byte) { return std::isalnum(static_cast<unsigned char>(byte)) != 0; }
 
@@ -70,7 +72,8 @@ absl::StatusCode CodeOf(std::string_view text) {
     return absl::StatusCode::kUnavailable;
   }
   // The second is NOAUTH to who begins with a long command.
-  if (HasOneOf(text, kToBePutRight) || text.starts_with("ERR Protocol error: unauthenticated")) {
+  if (HasOneOf(text, kToBePutRight) || IsOfRedisCluster(text) ||
+      text.starts_with("ERR Protocol error: unauthenticated")) {
     return absl::StatusCode::kFailedPrecondition;
   }
   return absl::StatusCode::kInternal;
@@ -82,6 +85,8 @@ Instant::duration TransferTime(size_t bytes) {
   return std::chrono::duration_cast<Instant::duration>(
       std::chrono::duration<double>(static_cast<double>(bytes) / kSlowestBytesPerSecond));
 }
+
+bool IsOfRedisCluster(std::string_view text) { return HasOneOf(text, kOfACluster); }
 
 absl::Status StatusFromRedisError(std::string_view text) {
   return {CodeOf(text), std::string(text.substr(0, kMaxErrorText))};
@@ -104,8 +109,9 @@ absl::Status ExplainRedisFailure(const std::string& redacted_url, const absl::St
     case absl::StatusCode::kFailedPrecondition:
       return absl::FailedPreconditionError(
           absl::StrCat(store, " does not let this server in: ", status.message(),
-                       "; check user, password and database in --rendezvous_store, and that it "
-                       "leads to a Redis that is no cluster"));
+                       "; check the user and database of --rendezvous_store, that it leads to a "
+                       "Redis that is no cluster, --rendezvous_password, and for rediss:// the "
+                       "files of --rendezvous_tls_ca, _certificate and _key"));
     default:
       return {status.code(),
               absl::StrCat(store, " answers what it should not: ", status.message())};
@@ -123,6 +129,7 @@ absl::StatusOr<std::unique_ptr<RedisConnection>> RedisConnection::Open(const Red
   }
   std::unique_ptr<RedisConnection> connection(new RedisConnection(std::move(context), wake));
   absl::Status status = connection->FinishConnect(address, deadline);
+  if (status.ok() && address.tls) status = connection->BeginTls(address, deadline);
   if (status.ok()) status = connection->Enter(address, deadline);
   if (!status.ok()) return status;
   return connection;
@@ -136,10 +143,10 @@ absl::StatusOr<RedisReply> RedisConnection::Call(const RedisCommand& command, In
   const absl::Status sent = Send(command, deadline);
   if (sent.ok()) return Receive(deadline, silence);
   if (!absl::IsUnavailable(sent)) return sent;
-  // A Redis that hangs up, as one with too many clients does, says why first.
+  // A Redis that hangs up, as one with too many clients does, says why first; by TLS too.
   absl::StatusOr<RedisReply> last_words = Receive(deadline);
-  if (!last_words.ok()) return sent;
-  return last_words;
+  if (last_words.ok() || absl::IsFailedPrecondition(last_words.status())) return last_words;
+  return sent;
 }
 
 absl::Status RedisConnection::Send(const RedisCommand& command, Instant deadline) {
@@ -156,10 +163,23 @@ absl::Status RedisConnection::Send(const RedisCommand& command, Instant deadline
   const std::unique_ptr<char, decltype(&redisFreeCommand)> owner(formatted, redisFreeCommand);
 
   std::string_view rest(formatted, static_cast<size_t>(size));
+  if (tls_ == nullptr) return SendBytes(rest, deadline);
   while (!rest.empty()) {
-    const ssize_t sent = send(context_->fd, rest.data(), rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const std::string_view some = rest.substr(0, kReadBytes);
+    absl::Status status = tls_->Write(some);
+    if (status.ok()) status = SendBytes(tls_->TakeOutgoing(), deadline);
+    if (!status.ok()) return status;
+    rest.remove_prefix(some.size());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RedisConnection::SendBytes(std::string_view bytes, Instant deadline) {
+  while (!bytes.empty()) {
+    const ssize_t sent =
+        send(context_->fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0) {
-      rest.remove_prefix(static_cast<size_t>(sent));
+      bytes.remove_prefix(static_cast<size_t>(sent));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       if (absl::Status status = WaitFor(POLLOUT, deadline); !status.ok()) return status;
     } else if (errno != EINTR) {
@@ -178,17 +198,34 @@ absl::StatusOr<RedisReply> RedisConnection::Receive(Instant deadline, Instant::d
       return absl::InternalError(std::string(static_cast<const char*>(context_->reader->errstr)));
     }
     if (reply != nullptr) return RedisReply(static_cast<redisReply*>(reply));
+    const absl::StatusOr<size_t> received = ReceivePlain(give_up);
+    if (!received.ok()) return received.status();
+    redisReaderFeed(context_->reader, buffer_.data(), *received);
+    if (grows) {
+      deadline += TransferTime(*received);
+      give_up = std::min(deadline, std::chrono::steady_clock::now() + silence);
+    }
+  }
+}
+
+absl::StatusOr<size_t> RedisConnection::ReceivePlain(Instant deadline) {
+  if (tls_ == nullptr) return ReceiveBytes(deadline);
+  for (;;) {
+    absl::StatusOr<size_t> plain = tls_->Read(buffer_);
+    if (!plain.ok() || *plain > 0) return plain;
+    absl::StatusOr<size_t> received = ReceiveBytes(deadline);
+    if (!received.ok()) return received;
+    tls_->PutIncoming({buffer_.data(), *received});
+  }
+}
+
+absl::StatusOr<size_t> RedisConnection::ReceiveBytes(Instant deadline) {
+  for (;;) {
     const ssize_t received = recv(context_->fd, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
-    if (received > 0) {
-      redisReaderFeed(context_->reader, buffer_.data(), static_cast<size_t>(received));
-      if (grows) {
-        deadline += TransferTime(static_cast<size_t>(received));
-        give_up = std::min(deadline, std::chrono::steady_clock::now() + silence);
-      }
-    } else if (received == 0) {
-      return absl::UnavailableError("it closed the connection");
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (absl::Status status = WaitFor(POLLIN, give_up); !status.ok()) return status;
+    if (received > 0) return static_cast<size_t>(received);
+    if (received == 0) return absl::UnavailableError("it closed the connection");
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (absl::Status status = WaitFor(POLLIN, deadline); !status.ok()) return status;
     } else if (errno != EINTR) {
       return absl::UnavailableError(ErrorText(errno));
     }
@@ -225,6 +262,25 @@ absl::Status RedisConnection::FinishConnect(const RedisAddress& address, Instant
     setsockopt(context_->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
   }
   return absl::OkStatus();
+}
+
+absl::Status RedisConnection::BeginTls(const RedisAddress& address, Instant deadline) {
+  absl::StatusOr<std::unique_ptr<RedisTls>> tls = RedisTls::Begin(address.tls_files, address.host);
+  if (!tls.ok()) return tls.status();
+  tls_ = *std::move(tls);
+  for (;;) {
+    const absl::StatusOr<bool> done = tls_->Handshake();
+    // Also what tells the other end of a failure.
+    absl::Status sent = SendBytes(tls_->TakeOutgoing(), deadline);
+    if (!done.ok()) return done.status();
+    if (!sent.ok() || *done) return sent;
+    const absl::StatusOr<size_t> received = ReceiveBytes(deadline);
+    if (absl::IsDeadlineExceeded(received.status())) {
+      return absl::DeadlineExceededError("no TLS in time");
+    }
+    if (!received.ok()) return received.status();
+    tls_->PutIncoming({buffer_.data(), *received});
+  }
 }
 
 absl::Status RedisConnection::Enter(const RedisAddress& address, Instant deadline) {

@@ -5,14 +5,16 @@
 //       RedisConnection::Open(address, deadline);
 //   absl::StatusOr<RedisReply> reply = (*connection)->Call({"HGET", key, "terms"}, deadline);
 //
-// hiredis speaks the protocol; the waiting is ours, so that a deadline holds for the whole of a
-// reply and not for each of its packets, so that another thread can end it, and so that a Redis
-// that has gone raises no SIGPIPE. Only the look-up of a host's name waits by the resolver's own
-// limits. Who sends megabytes, or asks for them, allows for their TransferTime.
+// hiredis speaks the protocol, OpenSSL its TLS (redis_tls.h); the waiting is ours, so that a
+// deadline holds for the whole of a reply and not for each of its packets, so that another thread
+// can end it, and so that a Redis that has gone raises no SIGPIPE. Only the look-up of a host's
+// name waits by the resolver's own limits. Who sends megabytes, or asks for them, allows for their
+// TransferTime.
 //
 // Errors: Unavailable if the connection is refused or lost, DeadlineExceeded, Cancelled by `wake`,
-// Internal for bytes that are no reply; their messages give the reason alone. After any of them the
-// connection is of no more use. Not thread-safe.
+// FailedPrecondition for what is wrong with TLS, Internal for bytes that are no reply; their
+// messages give the reason alone. After any of them the connection is of no more use. Not
+// thread-safe.
 
 #ifndef BATCHPLAN_SERVER_STORE_REDIS_REDIS_CONNECTION_H_
 #define BATCHPLAN_SERVER_STORE_REDIS_REDIS_CONNECTION_H_
@@ -32,6 +34,7 @@
 #include "absl/status/statusor.h"
 #include "server/base/clock.h"
 #include "server/store/redis/redis_address.h"
+#include "server/store/redis/redis_tls.h"
 
 namespace batchplan {
 
@@ -79,15 +82,18 @@ inline std::span<redisReply* const> RedisElements(const redisReply& reply) {
 // An error from within a script counts as what it is, also where an older Redis wraps it.
 absl::Status StatusFromRedisError(std::string_view text);
 
+// Whether the error reply `text` is of a Redis Cluster, which the stores do not speak to.
+bool IsOfRedisCluster(std::string_view text);
+
 // `status`, of a connection or of an error reply, as callers of the store get it: with the store's
 // name, what depends on it and what to do. DeadlineExceeded becomes Unavailable.
 absl::Status ExplainRedisFailure(const std::string& redacted_url, const absl::Status& status);
 
 class RedisConnection {
  public:
-  // Connects, authenticates and selects the database. FailedPrecondition if Redis refuses one of
-  // these; Unavailable while it loads. `wake`, a descriptor, ends this and every later wait once
-  // there is something to read from it; -1: none.
+  // Connects to an address with a host or a socket, authenticates and selects the database.
+  // FailedPrecondition if Redis refuses one of these; Unavailable while it loads. `wake`, a
+  // descriptor, ends this and every later wait once there is something to read from it; -1: none.
   static absl::StatusOr<std::unique_ptr<RedisConnection>> Open(const RedisAddress& address,
                                                                Instant deadline, int wake = -1);
 
@@ -114,9 +120,18 @@ class RedisConnection {
   // Until the connection is ready for `events`, as poll names them.
   absl::Status WaitFor(short events, Instant deadline) const;
   absl::Status FinishConnect(const RedisAddress& address, Instant deadline);
+  absl::Status BeginTls(const RedisAddress& address, Instant deadline);
   absl::Status Enter(const RedisAddress& address, Instant deadline);
 
+  // As they travel, encrypted where there is TLS. Received bytes are the first of buffer_.
+  absl::Status SendBytes(std::string_view bytes, Instant deadline);
+  absl::StatusOr<size_t> ReceiveBytes(Instant deadline);
+  // The same of plain bytes.
+  absl::StatusOr<size_t> ReceivePlain(Instant deadline);
+
   std::unique_ptr<redisContext, FreeContext> context_;
+  // Null without TLS.
+  std::unique_ptr<RedisTls> tls_;
   int wake_;
   std::vector<char> buffer_;
 };

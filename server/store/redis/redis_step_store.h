@@ -1,11 +1,12 @@
 // A StepStore in a Redis, for replicas that share steps.
 //
 // For whoever runs the Redis:
-// - One Redis is enough, with replication and fail-over if it shall not be missed; a Redis Cluster
-//   is not spoken to. What it forgets by a restart or a fail-over, workers that wait offer again,
-//   and replicas that planned a step put it back when somebody waits for it. With appendonly yes,
-//   which is recommended, there is next to nothing to forget; that a step is never planned anew
-//   even where all who know of it die takes appendfsync always.
+// - One Redis is enough, with replication and Sentinels if it shall not be missed; a Redis Cluster
+//   is not spoken to, for a script has keys of several slots. What it forgets by a restart or a
+//   fail-over, workers that wait offer again, and replicas that planned a step put it back when
+//   somebody waits for it. With appendonly yes, which is recommended, there is next to nothing to
+//   forget; that a step is never planned anew even where all who know of it die takes appendfsync
+//   always.
 // - The order of a job's runs every replica remembers, and restores (redis_job_runs.h). It goes by
 //   Redis' clock, which a fail-over should not set back by more than passes between two runs.
 // - maxmemory-policy must be noeviction, the default. Any other may evict a step half-way. When

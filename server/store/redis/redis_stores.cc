@@ -3,13 +3,36 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "server/store/redis/redis_connection.h"
 #include "server/store/redis/redis_fit_store.h"
+#include "server/store/redis/redis_sentinel.h"
 #include "server/store/redis/redis_step_store.h"
 #include "server/store/redis/redis_subscriber.h"
 
 namespace batchplan {
+namespace {
 
-RedisStores OpenRedisStores(RedisAddress address, const RedisStoresOptions& options) {
+// Whether the Redis is one of a cluster, which refuses keys of two slots; false where none answers.
+bool IsCluster(const RedisAddress& address, Instant deadline) {
+  absl::StatusOr<std::unique_ptr<RedisConnection>> connection = OpenRedis(address, deadline);
+  if (!connection.ok()) return false;
+  const absl::StatusOr<RedisReply> reply =
+      (*connection)->Call({"EXISTS", "batchplan:v1:a", "batchplan:v1:b"}, deadline);
+  return reply.ok() && (*reply)->type == REDIS_REPLY_ERROR && IsOfRedisCluster(RedisBytes(**reply));
+}
+
+}  // namespace
+
+absl::StatusOr<RedisStores> OpenRedisStores(RedisAddress address,
+                                            const RedisStoresOptions& options) {
+  if (IsCluster(address, std::chrono::steady_clock::now() +
+                             absl::ToChronoNanoseconds(options.client.connect_timeout))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the rendezvous store ", address.Redacted(),
+        " is a Redis Cluster, whose nodes each have some of the keys; --rendezvous_store must be "
+        "one Redis (redis://), with Sentinels for its fail-over (redis+sentinel://)"));
+  }
   auto client = std::make_shared<RedisClient>(std::move(address), options.client);
   auto fits = std::make_shared<RedisFits>(client, options.fit_retention);
   const RedisSubscriberOptions subscriber = {
@@ -19,9 +42,9 @@ RedisStores OpenRedisStores(RedisAddress address, const RedisStoresOptions& opti
         // Of a Redis that was away it may be that it forgot.
         if (why.ok()) fits->RestoreAll().IgnoreError();
       }};
-  return {.steps = std::make_unique<RedisStepStore>(client, options.lifetimes, subscriber,
-                                                    options.clock),
-          .fits = std::make_unique<RedisFitStore>(std::move(fits))};
+  return RedisStores{.steps = std::make_unique<RedisStepStore>(client, options.lifetimes,
+                                                               subscriber, options.clock),
+                     .fits = std::make_unique<RedisFitStore>(std::move(fits))};
 }
 
 absl::StatusOr<RedisStores> OpenRedisStores(const std::string& url,

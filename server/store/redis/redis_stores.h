@@ -43,11 +43,12 @@ struct RedisStores {
 };
 
 // A Redis that is down is no error: calls fail until it is there, and it is found without a
-// restart. Takes at most twice the longer of the client's time-outs, which it may wait for a Redis
-// that does not answer.
-RedisStores OpenRedisStores(RedisAddress address, const RedisStoresOptions& options);
+// restart. InvalidArgument if it is one of a Redis Cluster. Takes at most three times the longer of
+// the client's time-outs, which it may wait for a Redis that does not answer.
+absl::StatusOr<RedisStores> OpenRedisStores(RedisAddress address,
+                                            const RedisStoresOptions& options);
 
-// The same; InvalidArgument if `url` is none that redis_address.h knows.
+// The same; InvalidArgument also if `url` is none that redis_address.h knows.
 absl::StatusOr<RedisStores> OpenRedisStores(const std::string& url,
                                             const RedisStoresOptions& options);
 

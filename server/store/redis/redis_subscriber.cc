@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "server/store/redis/redis_sentinel.h"
 
 namespace batchplan {
 namespace {
@@ -91,7 +92,7 @@ absl::Status RedisSubscriber::ListenWithinMemory() {
 
 absl::Status RedisSubscriber::Listen() {
   absl::StatusOr<std::unique_ptr<RedisConnection>> opened =
-      RedisConnection::Open(address_, After(options_.timeout), stop_);
+      OpenRedis(address_, After(options_.timeout), stop_);
   if (!opened.ok()) return opened.status();
   RedisConnection& connection = **opened;
   if (absl::Status status = connection.Send({"SUBSCRIBE", channel_}, After(options_.timeout));

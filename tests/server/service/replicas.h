@@ -3,10 +3,7 @@
 #ifndef BATCHPLAN_TESTS_SERVER_SERVICE_REPLICAS_H_
 #define BATCHPLAN_TESTS_SERVER_SERVICE_REPLICAS_H_
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -26,23 +23,11 @@
 
 namespace batchplan {
 
-// A port that nobody listens on now.
-inline int FreePort() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  const bool bound = bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
-                     getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  close(socket);
-  return bound ? ntohs(address.sin_port) : 0;
-}
-
 // A server process on a port of its own, that can be killed and started again there.
 class Replica {
  public:
-  explicit Replica(std::vector<std::string> flags) : flags_(std::move(flags)), port_(FreePort()) {
+  explicit Replica(std::vector<std::string> flags)
+      : flags_(std::move(flags)), port_(testing::FreePort()) {
     Start();
   }
   ~Replica() { Kill(); }

@@ -24,8 +24,10 @@
 #include "absl/time/time.h"
 #include "batchplan/client.h"
 #include "tests/server/service/requests.h"
+#include "tests/support/certificates.h"
 #include "tests/support/generators.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/scratch_directory.h"
 
 namespace batchplan {
 namespace {
@@ -455,6 +457,43 @@ TEST(Replicas, WorkersThatWaitTakeWhatTheirMessagesHave) {
   // The message itself would be one more; some of the rest is what the allocator keeps.
   EXPECT_LT(held, 2);
   replica.Kill();
+}
+
+TEST(Replicas, ReachTheStoreOverTlsWithACertificateOfTheirOwn) {
+  const ScratchDirectory files;
+  const CertificateAuthority authority("authority");
+  const PemPair theirs = authority.Issue("redis");
+  const PemPair ours = authority.Issue("batchplan");
+  const std::string trusted = files.Write("ca.pem", authority.certificate());
+  const RedisServer redis({"--tls-cert-file", files.Write("redis.pem", theirs.certificate),
+                           "--tls-key-file", files.Write("redis.key", theirs.key),
+                           "--tls-ca-cert-file", trusted, "--requirepass", "secret"});
+  Replicas replicas(
+      redis, {absl::StrCat("--rendezvous_password=", files.Write("p", "secret\n")),
+              absl::StrCat("--rendezvous_tls_ca=", trusted),
+              absl::StrCat("--rendezvous_tls_certificate=",
+                           files.Write("batchplan.pem", ours.certificate)),
+              absl::StrCat("--rendezvous_tls_key=", files.Write("batchplan.key", ours.key))});
+  Answers answers;
+  RunWorkers(replicas.target(), 0, 2, absl::Minutes(1), &answers);
+  answers.ExpectOnePlanAStep();
+  answers.ExpectAllAnswered(0, 2);
+}
+
+TEST(Replicas, DoNotStartWithAStoreThatTheyCanNeverUse) {
+  const auto output = [](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {kAnyPort, kNoMetrics});
+    ServerProcess server(std::move(flags));
+    std::string all = server.ReadAll();
+    EXPECT_NE(server.Wait(), 0);
+    return all;
+  };
+  EXPECT_THAT(output({"--rendezvous_store=rediss://redis", "--rendezvous_tls_ca=/no/such"}),
+              ::testing::HasSubstr("--rendezvous_tls_ca=/no/such can't be used"));
+  const RedisServer cluster(
+      {"--cluster-enabled", "yes", "--cluster-port", absl::StrCat(testing::FreePort())});
+  EXPECT_THAT(output({absl::StrCat("--rendezvous_store=", cluster.url())}),
+              ::testing::HasSubstr("is a Redis Cluster"));
 }
 
 TEST(Replicas, PlanWithoutTheStoreAndFindItAgain) {

@@ -67,6 +67,24 @@ TEST(ServerOptionsTest, AnErrorNamesFlagValueAndLimit) {
   EXPECT_THAT(Error(options), HasSubstr("--shutdown_grace=inf"));
 }
 
+TEST(ServerOptionsTest, FilesForTlsToTheStoreNeedTlsToTheStore) {
+  ServerOptions options;
+  options.rendezvous_tls_ca = "ca";
+  for (const char* plain : {"memory", "redis://redis", "redis+sentinel://a,b/m"}) {
+    options.rendezvous_store = plain;
+    EXPECT_THAT(Error(options), HasSubstr("--rendezvous_tls_ca=ca: needs a --rendezvous_store"));
+  }
+  for (const char* encrypted : {"rediss://user@redis", "rediss+sentinel://a,b/m/1"}) {
+    options.rendezvous_store = encrypted;
+    EXPECT_TRUE(options.Validate().ok()) << options.Validate();
+  }
+  options.rendezvous_tls_certificate = "c";
+  EXPECT_EQ(Error(options), "--rendezvous_tls_certificate=c: needs --rendezvous_tls_key too");
+  options.rendezvous_tls_certificate = "";
+  options.rendezvous_tls_key = "k";
+  EXPECT_EQ(Error(options), "--rendezvous_tls_key=k: needs --rendezvous_tls_certificate too");
+}
+
 TEST(ServerOptionsTest, SecurityFlagsThatNeedOthersSaySo) {
   ServerOptions options;
   options.tls_certificate = "c";

@@ -8,6 +8,7 @@
 namespace batchplan {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -61,6 +62,42 @@ TEST(RedisAddressTest, ASocketIsAPath) {
   EXPECT_EQ(ParseRedisAddress("unix:///s")->database, 0);
 }
 
+TEST(RedisAddressTest, AnSIsForTls) {
+  EXPECT_FALSE(ParseRedisAddress("redis://redis")->tls);
+  const RedisAddress address = ParseRedisAddress("rediss://me:secret@redis/1").value();
+  EXPECT_TRUE(address.tls);
+  EXPECT_EQ(address.host, "redis");
+  EXPECT_EQ(address.port, 6379);
+  EXPECT_EQ(address.Redacted(), "rediss://redis:6379/1");
+  EXPECT_TRUE(ParseRedisAddress("rediss+sentinel://a/m")->tls);
+}
+
+TEST(RedisAddressTest, SentinelsAreSeveralHostsAndAName) {
+  const RedisAddress address =
+      ParseRedisAddress("redis+sentinel://me:secret@a,[::1]:7000,10.0.0.1:1/my%20master/3").value();
+  EXPECT_EQ(address.host, "");
+  ASSERT_EQ(address.sentinels.size(), 3);
+  EXPECT_EQ(address.sentinels[0].host, "a");
+  EXPECT_EQ(address.sentinels[0].port, 26379);
+  EXPECT_EQ(address.sentinels[1].host, "::1");
+  EXPECT_EQ(address.sentinels[1].port, 7000);
+  EXPECT_EQ(address.sentinels[2].host, "10.0.0.1");
+  EXPECT_EQ(address.sentinels[2].port, 1);
+  EXPECT_EQ(address.master, "my master");
+  EXPECT_EQ(address.database, 3);
+  EXPECT_EQ(address.user, "me");
+  EXPECT_EQ(address.password, "secret");
+  EXPECT_EQ(address.Redacted(), "redis+sentinel://a:26379,[::1]:7000,10.0.0.1:1/my master/3");
+  EXPECT_EQ(ParseRedisAddress("redis+sentinel://a/m")->database, 0);
+}
+
+TEST(RedisAddressTest, WhatAnErrorRecommendsIsWhatAFlagMayHave) {
+  // A server refuses a URL with a password.
+  EXPECT_THAT(std::string(ParseRedisAddress("http://redis").status().message()),
+              AllOf(HasSubstr("rediss"), HasSubstr("redis+sentinel://[user@]host"),
+                    Not(HasSubstr(":password"))));
+}
+
 TEST(RedisAddressTest, UserMayStandAlone) {
   const auto address = ParseRedisAddress("redis://planner@redis");
   ASSERT_TRUE(address.ok()) << address.status();
@@ -78,7 +115,17 @@ TEST(RedisAddressTest, WhatIsWrongIsNamedAndNeverQuoted) {
       {"redis:6379", "no scheme"},
       {"secret@redis", "no scheme"},
       {"secret://redis", "scheme is not known"},
-      {"rediss://:secret@redis", "no TLS"},
+      {"rediss+unix:///secret", "scheme is not known"},
+      {"redis+sentinel://a,b", "name of the master"},
+      {"redis+sentinel://a,b/", "name of the master"},
+      {"redis+sentinel://a,/secret", "no host"},
+      {"redis+sentinel:///secret", "no host"},
+      {"redis+sentinel://a:secret/m", "port must be a number"},
+      {"redis+sentinel://a/m/secret", "database must be a number"},
+      {"redis+sentinel://a/m?secret", "only /master and /database"},
+      {"redis+sentinel://a//1", "only /master and /database"},
+      {"redis+sentinel://a/%secret", "hexadecimal"},
+      {"redis://a,b", "one name or address"},
       {"redis://", "no host"},
       {"redis://:secret@", "no host"},
       {"redis://:secret@:6379", "no host"},

@@ -219,8 +219,7 @@ TEST(RedisErrorTest, WhatPassesByItselfIsUnavailable) {
   for (const char* text :
        {"LOADING Redis is loading the dataset in memory", "BUSY Redis is busy running a script.",
         "MASTERDOWN Link with MASTER is down",
-        "READONLY You can't write against a read only replica.", "CLUSTERDOWN The cluster is down",
-        "TRYAGAIN Multiple keys request during rehashing of slot",
+        "READONLY You can't write against a read only replica.",
         "NOREPLICAS Not enough good replicas to write.",
         "MISCONF Redis is configured to save RDB snapshots", "ERR max number of clients reached",
         "LOADING",
@@ -235,7 +234,10 @@ TEST(RedisErrorTest, WhatAPersonHasToPutRightIsFailedPrecondition) {
        {"NOAUTH Authentication required.", "WRONGPASS invalid username-password pair",
         "NOPERM this user has no permissions to run the 'evalsha' command",
         "DENIED Redis is running in protected mode", "MOVED 3999 127.0.0.1:6381",
-        "ASK 3999 127.0.0.1:6381", "ERR Protocol error: unauthenticated multibulk length"}) {
+        "ASK 3999 127.0.0.1:6381", "CLUSTERDOWN Hash slot not served",
+        "TRYAGAIN Multiple keys request during rehashing of slot",
+        "CROSSSLOT Keys in request don't hash to the same slot",
+        "ERR Protocol error: unauthenticated multibulk length"}) {
     EXPECT_EQ(CodeOf(text), absl::StatusCode::kFailedPrecondition) << text;
   }
 }

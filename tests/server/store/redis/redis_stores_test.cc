@@ -83,9 +83,26 @@ void ExpectAllFail(RedisStores& stores, absl::StatusCode code) {
 }
 
 TEST(RedisStoresTest, AUrlThatIsNoneIsRefusedWithoutItsPassword) {
-  const absl::Status status = OpenRedisStores("rediss://:secret@redis", {}).status();
+  const absl::Status status = OpenRedisStores("http://:secret@redis", {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), Not(HasSubstr("secret")));
+}
+
+TEST(RedisStoresTest, AClusterIsRefusedAtOnceWithWhatWouldDo) {
+  RedisServer redis({"--cluster-enabled", "yes", "--cluster-port", std::to_string(FreePort())});
+  for (const bool slots : {false, true}) {
+    if (slots) {
+      ASSERT_EQ(redis.Command({"CLUSTER", "ADDSLOTSRANGE", "0", "16383"}), "OK");
+      while (redis.Command({"CLUSTER", "INFO"}).find("cluster_state:ok") == std::string::npos) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+    }
+    const absl::Status status = OpenRedisStores(redis.url(), kPatient).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()),
+                ::testing::AllOf(HasSubstr(redis.url()), HasSubstr("is a Redis Cluster"),
+                                 HasSubstr("redis+sentinel://")));
+  }
 }
 
 TEST(RedisStoresTest, ARedisThatIsDownAtStartIsFoundWhenItIsThere) {

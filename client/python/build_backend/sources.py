@@ -9,6 +9,7 @@ CARRIED = PACKAGE / "project"
 NEEDED = (
     "CMakeLists.txt",
     "client/python/core",
+    "cmake",
     "kernels",
     "proto",
     "server/base",

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that batchplan needs and that are missing; nothing if none is.
+# Installs the packages of Debian and Ubuntu that batchplan needs and that are missing; nothing if none is.
 #
 #   deploy/install_packages.sh run      what the programs need once they are built (Debian 12)
-#   deploy/install_packages.sh build    what they are built with
-#   deploy/install_packages.sh python   that, and what client/python is built with
-#   deploy/install_packages.sh test     all that, and what the tests and checks need
+#   deploy/install_packages.sh build    what they are built with (Debian 12, 13, Ubuntu 24.04)
+#   deploy/install_packages.sh python   what client/python is built with (those, and Ubuntu 22.04)
+#   deploy/install_packages.sh test     both, and what the tests and checks need
 #   deploy/install_packages.sh cluster  what images are built and a cluster is brought up with
 set -euo pipefail
 
@@ -12,12 +12,13 @@ run=(
   libgrpc++1.51 libprotobuf32 libabsl20220623 libssl3 libprometheus-cpp-core1.0
   libhiredis0.14 ca-certificates
 )
+planner=(
+  g++ cmake ninja-build libprotobuf-dev protobuf-compiler libabsl-dev libssl-dev ca-certificates
+)
 build=(
-  g++ cmake ninja-build pkg-config
-  libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
-  libabsl-dev libssl-dev prometheus-cpp-dev libcli11-dev libcurl4-openssl-dev
-  libhiredis-dev nlohmann-json3-dev
-  curl ca-certificates
+  "${planner[@]}" pkg-config
+  libgrpc++-dev protobuf-compiler-grpc prometheus-cpp-dev libcli11-dev libcurl4-openssl-dev
+  libhiredis-dev nlohmann-json3-dev curl
 )
 python=(
   python3 python3-dev python3-venv
@@ -34,7 +35,7 @@ case "${1:-}" in
   run) wanted=("${run[@]}") ;;
   build) wanted=("${build[@]}") ;;
   cluster) wanted=("${cluster[@]}") ;;
-  python) wanted=("${build[@]}" "${python[@]}") ;;
+  python) wanted=("${planner[@]}" "${python[@]}") ;;
   test) wanted=("${build[@]}" "${python[@]}" "${test[@]}") ;;
   *) echo "usage: $0 run|build|python|test|cluster" >&2; exit 2 ;;
 esac

@@ -50,7 +50,7 @@ ContextItems::ContextItems(const ContextProblem& problem, const Allowance& allow
 }
 
 uint64_t ContextItems::RankTime(uint64_t ranks, Cost time) const {
-  constexpr absl::uint128 kMost = absl::uint128(1) << 62;
+  const absl::uint128 kMost = absl::uint128(1) << 62;
   return absl::Uint128Low64(std::min(absl::uint128(time) * ranks >> shift_, kMost));
 }
 

@@ -149,7 +149,7 @@ class RanksSolver {
   // The small items, then the stand-ins of the large groups; none if their costs exceed what
   // SolveLockstep adds up.
   std::optional<RankItems> ItemsOfRanks() const {
-    constexpr absl::uint128 kMost = uint64_t{1} << 62;
+    const absl::uint128 kMost = uint64_t{1} << 62;
     RankItems items;
     absl::uint128 total = 0;
     for (const uint32_t position : small_) {

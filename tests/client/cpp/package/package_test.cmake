@@ -21,7 +21,7 @@ run(${WORK_DIR}/build/worker_consumer)
 # Only the contract, the client and the kernels' C API are public.
 file(GLOB_RECURSE headers RELATIVE ${WORK_DIR}/prefix/include ${WORK_DIR}/prefix/include/*)
 foreach(header IN LISTS headers)
-  if(NOT header MATCHES "^batchplan/((kernels/)?[a-z_]+\\.h(pp)?|v1/[a-z_]+(\\.grpc)?\\.pb\\.h)$")
+  if(NOT header MATCHES "^batchplan/((kernels/)?[a-z_]+\\.h(pp)?|v1/[a-z_]+((\\.grpc)?\\.pb\\.h|\\.proto))$")
     message(FATAL_ERROR "${header} is installed, but is not a public header")
   endif()
 endforeach()

@@ -12,6 +12,7 @@
 #include "server/explain/planned_pass.h"
 #include "server/explain/request_rules.h"
 #include "server/explain/sentences.h"
+#include "server/planner/request/context_sizes.h"
 #include "server/planner/request/loads.h"
 #include "server/planner/request/shared_prefixes.h"
 
@@ -92,6 +93,13 @@ class Division {
     To(rule, Lifted(proven, per_microbatch));
   }
 
+  // What is proven, per rank; slots that a rule asks for are part of the ideal step, and without it
+  // they are added again.
+  double Lifted(const ProvenTime& proven, double per_microbatch) const {
+    const double fewer = std::max(0.0, first_.slots - proven.slots);
+    return std::max(base_, (proven.time + fewer * per_microbatch) / stages_);
+  }
+
   // The bound falls to `least`.
   void To(Cause cause, double least) {
     least = std::clamp(least, base_, now_);
@@ -99,6 +107,11 @@ class Division {
     Add(cause, time, /*in_any_plan=*/true);
     left_ -= std::max(0.0, time);
     now_ = least;
+  }
+
+  // Once the budget is given up: `proven` of twice the budget.
+  void SetTwiceTheBudget(double proven) {
+    explanation_.with_twice_the_budget = std::max(0.0, proven - now_);
   }
 
   // In the same unit: of ranks that are no pipelines.
@@ -112,12 +125,6 @@ class Division {
   }
 
  private:
-  // Slots that a rule asks for are part of the ideal step: without it they are added again.
-  double Lifted(const ProvenTime& proven, double per_microbatch) const {
-    const double fewer = std::max(0.0, first_.slots - proven.slots);
-    return std::max(base_, (proven.time + fewer * per_microbatch) / stages_);
-  }
-
   void Add(Cause cause, double time, bool in_any_plan) {
     if (time <= kRounding * plan_.metrics.predicted_step_time) return;
     explanation_.causes.push_back({.cause = cause, .time = time, .in_any_plan = in_any_plan});
@@ -132,6 +139,18 @@ class Division {
   double now_ = 0;
 };
 
+absl::StatusOr<ProvenTime> WithTwiceTheBudget(Request request, size_t number,
+                                              const PassPlan& plan) {
+  PassOptions& pass = request.options.passes[number];
+  // Far beyond any micro-batch it may stay as it is.
+  pass.max_tokens_per_microbatch =
+      std::max(pass.max_tokens_per_microbatch,
+               2 * std::min(pass.max_tokens_per_microbatch, kMaxGroupTokens / 2));
+  absl::StatusOr<std::unique_ptr<PlannedPass>> planned = PassOf(request, number, plan);
+  if (!planned.ok()) return planned.status();
+  return (*planned)->LeastTime(request.mini_batches);
+}
+
 absl::StatusOr<Explanation> ExplainPass(Request request, size_t number, const PassPlan& plan,
                                         explain::Circumstances& circumstances) {
   absl::StatusOr<std::unique_ptr<PlannedPass>> planned = PassOf(request, number, plan);
@@ -145,13 +164,19 @@ absl::StatusOr<Explanation> ExplainPass(Request request, size_t number, const Pa
     if (!planned.ok()) return planned.status();
   }
   division.Begin((*planned)->LeastTime(request.mini_batches));
+  double twice = 0;
   for (const Cause rule : RulesOf(request, number)) {
+    if (rule == Cause::kBudget) {
+      const absl::StatusOr<ProvenTime> proven = WithTwiceTheBudget(request, number, plan);
+      if (proven.ok()) twice = division.Lifted(*proven, per_microbatch);
+    }
     GiveUp(rule, plan, request);
     absl::StatusOr<std::unique_ptr<PlannedPass>> without = PassOf(request, number, plan);
     // What one rule alone made possible, such as groups in one micro-batch: it can't be given up.
     if (!without.ok()) continue;
     planned = std::move(without);
     division.GiveUp(rule, (*planned)->LeastTime(request.mini_batches), per_microbatch);
+    if (rule == Cause::kBudget) division.SetTwiceTheBudget(twice);
   }
   const PlannedPass::Longest longest = (*planned)->LongestOf(request.mini_batches.sequences.all());
   circumstances.longest = longest.sequence.value();

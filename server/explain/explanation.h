@@ -100,6 +100,8 @@ struct Explanation {
   // of micro-batches.
   double aligning = 0;
   double required_microbatches = 0;
+  // What would stay of Cause::kBudget, at least, with twice the budget.
+  double with_twice_the_budget = 0;
   // In lockstep without pipelines, those that are waited for most first.
   std::vector<LoneSequence> lone_sequences;
   // All of that in English: how much it is, at most four causes, and what is left to gain.

@@ -57,7 +57,8 @@ uint32_t LengthOf(const PassPlan& plan, uint32_t sequence) {
              : plan.sequence_lengths[found - plan.sequence_index.begin()];
 }
 
-// "; 2 of 3 slots last as long as one sequence alone, sequence 17 (16,384 tokens), ...".
+// "; 2 of 3 slots last as long as one sequence alone, which ranks wait 4.1% of the step for:
+// sequence 17 (16,384 tokens), ...".
 std::string LoneSequences(const Explanation& explanation, const PassPlan& plan) {
   const std::vector<LoneSequence>& lone = explanation.lone_sequences;
   if (lone.empty()) return "";
@@ -66,23 +67,34 @@ std::string LoneSequences(const Explanation& explanation, const PassPlan& plan) 
     if (longest.size() == kMostLone) break;
     longest.push_back(Sequence(one.sequence, one.length));
   }
-  std::string text =
-      absl::StrCat("; ", WithThousands(lone.size()), " of ", Count(SlotsOf(plan), "slot"),
-                   lone.size() == 1 ? " lasts" : " last", " as long as one sequence alone, ",
-                   absl::StrJoin(longest, ", "));
+  double waiting = 0;
+  for (const LoneSequence& one : lone) waiting += one.waiting;
+  std::string text = absl::StrCat(
+      "; ", WithThousands(lone.size()), " of ", Count(SlotsOf(plan), "slot"),
+      lone.size() == 1 ? " lasts" : " last", " as long as one sequence alone, which ranks wait ",
+      Percent(waiting / explanation.predicted_step_time),
+      " of the step for: ", absl::StrJoin(longest, ", "));
   if (lone.size() > longest.size()) absl::StrAppend(&text, ", ...");
   return text;
 }
 
+// Of all mini-batches.
+uint64_t FewestSlots(const Circumstances& own) {
+  return own.plan.metrics.lower_bound_microbatches / own.options.topology.data_parallel;
+}
+
 std::string BudgetReason(const Explanation& explanation, const Circumstances& own) {
-  const std::string lone = LoneSequences(explanation, own.plan);
   if (own.options.topology.dynamic_context) {
     return absl::StrCat("a budget of ", WithThousands(own.pass.max_tokens_per_microbatch),
                         " tokens leaves groups no choice of what runs beside what");
   }
-  return absl::StrCat("micro-batches hold no more than ",
-                      Count(own.pass.max_tokens_per_microbatch, "token"),
-                      ", so that ranks meet slot by slot", lone);
+  const double twice = explanation.with_twice_the_budget / explanation.predicted_step_time;
+  return absl::StrCat(
+      Count(own.pass.max_tokens_per_microbatch, "token"), " a micro-batch make ",
+      Count(FewestSlots(own), "slot"),
+      " or more, each as long as its costliest micro-batch, with twice as many tokens ",
+      twice < kLeastShare ? "maybe none" : absl::StrCat("at least ", Percent(twice)),
+      LoneSequences(explanation, own.plan));
 }
 
 // Why it is so, of the causes that bounds prove; or what it is.
@@ -127,8 +139,8 @@ std::string Reason(Cause cause, const Explanation& explanation, const Circumstan
     case Cause::kStages:
       return "the stages of the pipeline are not equal";
     case Cause::kBubbles:
-      return absl::StrCat("bubbles: the busiest stage waits while micro-batches pass through ",
-                          Count(own.options.topology.pipeline_parallel, "stage"));
+      return absl::StrCat("bubbles, in which stages wait while micro-batches pass through all ",
+                          own.options.topology.pipeline_parallel);
     case Cause::kPadding:
       return own.pass.layout == Layout::kPadded
                  ? "padding of sequences to the width of their micro-batch"
@@ -153,11 +165,11 @@ std::string Headline(const Explanation& explanation) {
   const double share = predicted > 0 ? 1 - explanation.ideal_step_time / predicted : 0;
   if (share < kLeastShare) return "All ranks are busy from the step's beginning to its end.";
   return absl::StrCat(Percent(share),
-                      " of the step is more than its work, evenly on all ranks, would take.");
+                      " of the step is beyond what its work takes, evenly on all ranks.");
 }
 
 // What is not known, and how much of the step it may be.
-std::string LastSentence(const Explanation& explanation) {
+std::string LastSentence(const Explanation& explanation, const Circumstances& own) {
   const double predicted = explanation.predicted_step_time;
   if (predicted <= 0) return "";
   const double gap = 1 - explanation.lower_bound_step_time / predicted;
@@ -167,10 +179,12 @@ std::string LastSentence(const Explanation& explanation) {
   const bool some = !explanation.causes.empty() &&
                     explanation.causes.back().cause == Cause::kUnexplained &&
                     explanation.causes.back().time >= kLeastShare * predicted;
-  return absl::StrCat(some ? absl::StrCat(Percent(explanation.causes.back().time / predicted),
-                                          " has no proven cause: a")
-                           : "A",
-                      " better plan may exist, at most ", Percent(gap), " shorter.");
+  return absl::StrCat(
+      some ? absl::StrCat(Percent(explanation.causes.back().time / predicted),
+                          " has no proven cause: a")
+           : "A",
+      " better plan may exist, at most ", Percent(gap), " shorter",
+      own.options.topology.pipeline_parallel > 1 ? "; the bound knows few of the bubbles." : ".");
 }
 
 }  // namespace
@@ -196,7 +210,7 @@ std::vector<std::string> SentencesOf(const Explanation& explanation, const Circu
         " of the step is micro-batches that the minimum of ", own.pass.min_microbatches,
         " and the multiple of ", own.pass.microbatch_count_multiple, " ask for."));
   }
-  const std::string last = LastSentence(explanation);
+  const std::string last = LastSentence(explanation, own);
   if (!last.empty()) sentences.push_back(last);
   return sentences;
 }

@@ -3,7 +3,7 @@
 // beside it.
 //
 //   absl::StatusOr<std::string> html =
-//       PlanPage(request, options, response, {.where = "in process"});
+//       PlanPage(request, options, response, {.where = "in process"}, sentences);
 //
 // A page is a template with one marked place. What differs between two pages of a kind is JSON,
 // which goes there; the page's own script reads it and draws.
@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "batchplan/v1/batch_planner.pb.h"
+#include "server/explain/plan_sentences.h"
 #include "server/planner/request/options.h"
 
 namespace batchplan {
@@ -44,13 +45,14 @@ struct PlanOrigin {
 v1::PlanBatchRequest ShownRequest(const v1::PlanBatchRequest& request, const PlanOptions& options);
 
 // What the scripts of the pages draw a plan from (plan_view.js, and those that it needs): its
-// "request", "response" and "origin", about 12 bytes a sequence. The scripts trust the
+// "request", "response", "origin" and "sentences", about 12 bytes a sequence. The scripts trust the
 // arrays that they are given: the response must be a plan for the request. Internal if a message
 // can't be written as JSON, which a valid one can.
 absl::StatusOr<std::vector<PageData>> PlanData(const v1::PlanBatchRequest& request,
                                                const PlanOptions& options,
                                                const v1::PlanBatchResponse& response,
-                                               const PlanOrigin& origin);
+                                               const PlanOrigin& origin,
+                                               const PlanSentences& sentences);
 
 // The page of one plan, complete but for its data.
 absl::string_view PlanPageTemplate();
@@ -59,7 +61,7 @@ absl::string_view PlanPageTemplate();
 absl::StatusOr<std::string> PlanPage(const v1::PlanBatchRequest& request,
                                      const PlanOptions& options,
                                      const v1::PlanBatchResponse& response,
-                                     const PlanOrigin& origin);
+                                     const PlanOrigin& origin, const PlanSentences& sentences);
 
 }  // namespace batchplan
 

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "server/planner/make_plan.h"
 #include "tests/support/checked_plan.h"
+#include "tests/support/generated_request.h"
 
 namespace batchplan {
 namespace {
@@ -71,12 +73,11 @@ TEST(ExplanationTest, TheLongestSequenceTakesLongerThanAnEvenShare) {
   EXPECT_EQ(longest.lone_sequences[0].sequence, 0u);
   EXPECT_EQ(longest.lone_sequences[0].length, 250u);
   EXPECT_NEAR(longest.lone_sequences[0].waiting, 50, 1e-6);
-  EXPECT_THAT(
-      longest.sentences,
-      ElementsAre("20.0% of the step is more than its work, evenly on all ranks, would take.",
-                  "20.0% in any plan, as sequence 0 (250 tokens) takes longer by itself "
-                  "than an even share of all work.",
-                  "No plan for this request is shorter."));
+  EXPECT_THAT(longest.sentences,
+              ElementsAre("20.0% of the step is beyond what its work takes, evenly on all ranks.",
+                          "20.0% in any plan, as sequence 0 (250 tokens) takes longer by itself "
+                          "than an even share of all work.",
+                          "No plan for this request is shorter."));
 }
 
 // Three of 100 tokens on two ranks: two are on one of them.
@@ -98,8 +99,9 @@ TEST(ExplanationTest, TheBudgetMakesSlots) {
   EXPECT_THAT(slots.causes, ElementsAre(Of(Cause::kBudget, 2500)));
   EXPECT_EQ(
       slots.sentences[1],
-      "16.7% in any plan, as micro-batches hold no more than 100 tokens, so that ranks meet slot "
-      "by slot; 1 of 2 slots lasts as long as one sequence alone, sequence 0 (100 tokens).");
+      "16.7% in any plan, as 100 tokens a micro-batch make 2 slots or more, each as long as its "
+      "costliest micro-batch, with twice as many tokens maybe none; 1 of 2 slots lasts as long as "
+      "one sequence alone, which ranks wait 16.7% of the step for: sequence 0 (100 tokens).");
 }
 
 TEST(ExplanationTest, TheSequenceLimitMakesSlots) {
@@ -268,6 +270,31 @@ TEST(ExplanationTest, WhatIsNotProvenIsUnexplained) {
               ElementsAre(Of(Cause::kUnexplained, 10, /*in_any_plan=*/false)));
   EXPECT_EQ(explanations->front().sentences.back(),
             "9.1% has no proven cause: a better plan may exist, at most 9.1% shorter.");
+}
+
+// Whatever is asked: no part is negative, and together they are all.
+TEST(ExplanationTest, GeneratedRequestsAreExplained) {
+  int explained = 0;
+  for (uint64_t seed = 0; seed < 1000; ++seed) {
+    const testing::GeneratedRequest request = testing::GenerateRequest(seed);
+    SCOPED_TRACE(request.Describe());
+    const absl::StatusOr<Plan> plan = MakePlan(request.manifest(), request.options);
+    if (!plan.ok()) continue;
+    const auto explanations = Explain(request.manifest(), request.options, *plan);
+    ASSERT_TRUE(explanations.ok()) << explanations.status();
+    ++explained;
+    for (const Explanation& explanation : *explanations) {
+      const double predicted = explanation.predicted_step_time;
+      double sum = 0;
+      for (const ExplainedTime& one : explanation.causes) {
+        EXPECT_GT(one.time, 0);
+        sum += one.time;
+      }
+      EXPECT_NEAR(sum, predicted - explanation.ideal_step_time, 1e-6 * predicted);
+      EXPECT_GE(explanation.sentences.size(), 2u);
+    }
+  }
+  EXPECT_GT(explained, 500);
 }
 
 TEST(ExplanationTest, PlansThatDoNotFitAreRefused) {

@@ -82,6 +82,8 @@ class Division {
   void Begin(const ProvenTime& first) {
     first_ = first;
     now_ = Lifted(first, 0);
+    double& bound = explanation_.lower_bound_step_time;
+    bound = std::min(std::max(bound, now_), explanation_.predicted_step_time);
   }
 
   // What is proven without `rule`, beside those given up before.
@@ -191,17 +193,20 @@ absl::StatusOr<Explanation> ExplainPass(Request request, size_t number, const Pa
 
 absl::StatusOr<std::vector<Explanation>> Explain(const Manifest& manifest,
                                                  const PlanOptions& options, const Plan& plan) {
-  if (absl::Status status = CheckRequest(manifest, options); !status.ok()) return status;
   if (absl::Status status = explain::CheckArrays(manifest, options, plan); !status.ok()) {
     return status;
   }
+  // Costs are those that it was made with, which a request for fitted ones does not say.
+  PlanOptions with_costs = options;
+  with_costs.cost_model = plan.cost_model_used;
+  if (absl::Status status = CheckRequest(manifest, with_costs); !status.ok()) return status;
   std::vector<Explanation> explanations;
   for (size_t i = 0; i < plan.passes.size(); ++i) {
     const PassPlan& pass = plan.passes[i];
     explain::Circumstances circumstances = {
-        .manifest = manifest, .options = options, .pass = options.passes[i], .plan = pass};
+        .manifest = manifest, .options = with_costs, .pass = options.passes[i], .plan = pass};
     Request request = {.manifest = manifest,
-                       .options = options,
+                       .options = with_costs,
                        .mini_batches = explain::MiniBatchesOf(options, pass)};
     absl::StatusOr<Explanation> explanation =
         ExplainPass(std::move(request), i, pass, circumstances);

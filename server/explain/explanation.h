@@ -92,6 +92,7 @@ struct LoneSequence {
 struct Explanation {
   double predicted_step_time = 0;
   double ideal_step_time = 0;
+  // The plan's, or what is proven beyond it.
   double lower_bound_step_time = 0;
   // Those that add anything, the most first, what is unexplained last. They add up to the predicted
   // over the ideal time.
@@ -108,8 +109,8 @@ struct Explanation {
   std::vector<std::string> sentences;
 };
 
-// One explanation a pass. InvalidArgument if
-// the plan's arrays do not fit each other and the request, or if the request can't be planned.
+// One explanation a pass, by the costs that the plan was made with. InvalidArgument if the plan's
+// arrays do not fit each other and the request, or if the request can't be planned.
 //
 // O(n log n), a few times what the plan's own bounds take.
 absl::StatusOr<std::vector<Explanation>> Explain(const Manifest& manifest,

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -57,25 +57,24 @@ uint32_t LengthOf(const PassPlan& plan, uint32_t sequence) {
              : plan.sequence_lengths[found - plan.sequence_index.begin()];
 }
 
-// "; 2 of 3 slots last as long as one sequence alone, which ranks wait 4.1% of the step for:
-// sequence 17 (16,384 tokens), ...".
+// "2 of 3 slots last as long as one sequence alone, which ranks wait 4.1% of the step for: sequence
+// 17 (16,384 tokens), ...". Empty if they hardly wait, or if there is just one slot.
 std::string LoneSequences(const Explanation& explanation, const PassPlan& plan) {
   const std::vector<LoneSequence>& lone = explanation.lone_sequences;
-  if (lone.empty()) return "";
+  double waiting = 0;
+  for (const LoneSequence& one : lone) waiting += one.waiting;
+  if (SlotsOf(plan) == 1 || waiting < kLeastShare * explanation.predicted_step_time) return "";
   std::vector<std::string> longest;
   for (const LoneSequence& one : lone) {
     if (longest.size() == kMostLone) break;
     longest.push_back(Sequence(one.sequence, one.length));
   }
-  double waiting = 0;
-  for (const LoneSequence& one : lone) waiting += one.waiting;
-  std::string text = absl::StrCat(
-      "; ", WithThousands(lone.size()), " of ", Count(SlotsOf(plan), "slot"),
-      lone.size() == 1 ? " lasts" : " last", " as long as one sequence alone, which ranks wait ",
-      Percent(waiting / explanation.predicted_step_time),
-      " of the step for: ", absl::StrJoin(longest, ", "));
-  if (lone.size() > longest.size()) absl::StrAppend(&text, ", ...");
-  return text;
+  return absl::StrCat(WithThousands(lone.size()), " of ", Count(SlotsOf(plan), "slot"),
+                      lone.size() == 1 ? " lasts" : " last",
+                      " as long as one sequence alone, which ranks wait ",
+                      Percent(waiting / explanation.predicted_step_time),
+                      " of the step for: ", absl::StrJoin(longest, ", "),
+                      lone.size() > longest.size() ? " and others." : ".");
 }
 
 // Of all mini-batches.
@@ -93,8 +92,7 @@ std::string BudgetReason(const Explanation& explanation, const Circumstances& ow
       Count(own.pass.max_tokens_per_microbatch, "token"), " a micro-batch make ",
       Count(FewestSlots(own), "slot"),
       " or more, each as long as its costliest micro-batch, with twice as many tokens ",
-      twice < kLeastShare ? "maybe none" : absl::StrCat("at least ", Percent(twice)),
-      LoneSequences(explanation, own.plan));
+      twice < kLeastShare ? "maybe none" : absl::StrCat("at least ", Percent(twice)));
 }
 
 // Why it is so, of the causes that bounds prove; or what it is.
@@ -199,6 +197,8 @@ std::vector<std::string> SentencesOf(const Explanation& explanation, const Circu
                                      one.in_any_plan ? " in any plan, as " : " is ",
                                      Reason(one.cause, explanation, own), "."));
   }
+  std::string lone = LoneSequences(explanation, own.plan);
+  if (!lone.empty()) sentences.push_back(std::move(lone));
   if (explanation.aligning >= kLeastShare * predicted) {
     sentences.push_back(absl::StrCat(
         "Of the work itself ", Percent(explanation.aligning / predicted),

@@ -38,7 +38,7 @@ struct RecentPlansOptions {
   // The job that has not been planned for longest gives way to a new one.
   size_t max_jobs = 128;
   // What the whole plans may take together, the oldest of which give way; and each of them, some
-  // 100,000 sequences: larger ones are not kept.
+  // 60,000 sequences: larger ones are not kept.
   size_t max_bytes = 32 << 20;
   size_t max_plan_bytes = 1 << 20;
   // A job's whole plan is at least so old when another takes its place, so that keeping them costs
@@ -64,7 +64,6 @@ struct RecentPlan {
 };
 
 struct WholePlan {
-  // Without its manifest.
   std::shared_ptr<const v1::PlanBatchRequest> request;
   // What was answered; null if it can't be had. Called when somebody looks, from any thread.
   std::function<std::shared_ptr<const v1::PlanBatchResponse>()> response;

@@ -100,8 +100,11 @@ TEST(ExplanationTest, TheBudgetMakesSlots) {
   EXPECT_EQ(
       slots.sentences[1],
       "16.7% in any plan, as 100 tokens a micro-batch make 2 slots or more, each as long as its "
-      "costliest micro-batch, with twice as many tokens maybe none; 1 of 2 slots lasts as long as "
-      "one sequence alone, which ranks wait 16.7% of the step for: sequence 0 (100 tokens).");
+      "costliest micro-batch, with twice as many tokens maybe none.");
+  EXPECT_EQ(
+      slots.sentences[2],
+      "1 of 2 slots lasts as long as one sequence alone, which ranks wait 16.7% of the step for: "
+      "sequence 0 (100 tokens).");
 }
 
 TEST(ExplanationTest, TheSequenceLimitMakesSlots) {
@@ -120,6 +123,8 @@ TEST(ExplanationTest, TheMinimumOfMicrobatchesMakesSlots) {
   options.passes[0].min_microbatches = 2;
   const Explanation minimum = ExplanationOf({300, 100, 200, 200}, options);
   EXPECT_THAT(minimum.causes, ElementsAre(Of(Cause::kMicrobatchCounts, 100)));
+  EXPECT_EQ(minimum.lower_bound_step_time, 500);
+  EXPECT_EQ(minimum.sentences.back(), "No plan for this request is shorter.");
 }
 
 TEST(ExplanationTest, MicrobatchesThatAMultipleAsksForAreWorkOfTheIdealStep) {

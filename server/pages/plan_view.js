@@ -18,7 +18,7 @@ class PlanView {
       tab.tabIndex = k === index ? 0 : -1;
     }
     byId('headline').replaceChildren(
-        ...headlineFigures(plan.metrics ?? {}, placement).map(headlineTile));
+        ...headlineFigures(plan, placement).map(headlineTile));
     byId('figures').replaceChildren(
         ...allFigures(request, response, request.passes[index], plan, origin, placement)
             .flatMap(([title, rows]) => [element('h3', '', title), figureList(rows)]));

@@ -29,14 +29,13 @@ double ToMilliseconds(const google::protobuf::Duration& duration) {
          static_cast<double>(duration.nanos()) / 1e6;
 }
 
-// `groups`: they differ in size, so that fewer of them are larger ones.
+// Groups that differ in size are as many as suit their sequences: what is proven is of slots.
 std::string MicrobatchesLine(const v1::PlanMetrics& metrics, bool groups) {
-  return absl::StrCat(
-      WithThousands(metrics.microbatches()),
-      metrics.certified_optimal()
-          ? " (the fewest possible)"
-          : absl::StrCat(" (at least ", WithThousands(metrics.lower_bound_microbatches()),
-                         groups ? " in groups of the largest size)" : " needed)"));
+  std::string line = WithThousands(metrics.microbatches());
+  if (groups) return absl::StrCat(line, ", one a group");
+  if (metrics.certified_optimal()) return absl::StrCat(line, " (the fewest possible)");
+  return absl::StrCat(line, " (at least ", WithThousands(metrics.lower_bound_microbatches()),
+                      " needed)");
 }
 
 // What was asked, and of whom.

@@ -93,8 +93,22 @@ function pipelineFigures(pipeline) {
   ];
 }
 
+// The slots of a pool, whose micro-batches are as many as it has groups: no bound of theirs compares.
+function slotsFigure(decisions, {miniBatches}) {
+  const slots = miniBatches.reduce((all, {slots}) => all + slots, 0);
+  const fewest = decisions.length === miniBatches.length ?
+      decisions.reduce((all, {fewestSlots}) => all + fewestSlots, 0) : 0;
+  return {
+    label: slots === fewest ? 'slots, certified' : fewest > 0 ? `slots, bound ${count(fewest)}` : 'slots',
+    value: count(slots),
+    meaning: 'Each divides the ranks of the pool into groups; no plan within the constraints can ' +
+        'have fewer than the bound',
+    good: slots === fewest,
+  };
+}
+
 // The few numbers that people look for first; `good` marks one that can't be better.
-function headlineFigures(metrics, placement) {
+function headlineFigures({metrics = {}, decisions = []}, placement) {
   const total = placement.duration * placement.ranks;
   const bubble = {
     label: 'pipeline bubble',
@@ -114,7 +128,8 @@ function headlineFigures(metrics, placement) {
       label: 'above the bound',
       value: aboveBound(metrics) || percent(0),
       meaning: 'By how much the predicted step time exceeds a proven bound: no plan within the ' +
-          'constraints can gain more',
+          'constraints can gain more' +
+          (placement.pipeline ? '. Of bubbles it knows little' : ''),
       good: metrics.predictedStepTime <= metrics.lowerBoundStepTime,
     },
     ...(placement.pipeline ? [bubble] : []),
@@ -133,15 +148,13 @@ function headlineFigures(metrics, placement) {
       value: percent(metrics.binUtilization),
       meaning: 'How full of tokens the micro-batches are, without padding, against their budget',
     },
-    {
+    placement.groupSize ? slotsFigure(decisions, placement) : {
       label: metrics.certifiedOptimal ?
           'micro-batches, certified' :
           `micro-batches, bound ${count(metrics.lowerBoundMicrobatches)}`,
       value: count(metrics.microbatches),
-      meaning: metrics.certifiedOptimal ?
-          'Proven to be the fewest possible' :
-          (placement.groupSize ? 'The bound counts groups of the largest size' :
-                                 'No plan within the constraints can have fewer than the bound'),
+      meaning: metrics.certifiedOptimal ? 'Proven to be the fewest possible' :
+                                          'No plan within the constraints can have fewer than the bound',
       good: metrics.certifiedOptimal,
     },
   ];
@@ -150,6 +163,13 @@ function headlineFigures(metrics, placement) {
 // What exchanging keys and values takes of the ranks' time; '' where nothing is exchanged.
 function exchangeText({exchanging, duration, ranks}) {
   return exchanging > 0 ? percent(exchanging / (duration * ranks)) : '';
+}
+
+// The same as slotsFigure in a row.
+function slotsRow(decisions, placement) {
+  if (!placement.groupSize) return ['slots', ''];
+  const {label, value} = slotsFigure(decisions ?? [], placement);
+  return [label, value];
 }
 
 // Everything, by theme: [title, [[label, value], ...]].
@@ -190,9 +210,9 @@ function allFigures(request, response, pass, plan, origin, placement) {
       ['groups', groupsText(plan.contextSizes)],
       ['made by', methodsText(plan.decisions)],
       ['slots, and their step time', triedText(plan.decisions)],
-      ['lower bound', count(metrics.lowerBoundMicrobatches) +
-          (placement.groupSize ? ', of the largest size' : '')],
-      ['certified fewest', metrics.certifiedOptimal ? 'yes' : 'no'],
+      ['lower bound', placement.groupSize ? '' : count(metrics.lowerBoundMicrobatches)],
+      ['certified fewest', placement.groupSize ? '' : metrics.certifiedOptimal ? 'yes' : 'no'],
+      slotsRow(plan.decisions, placement),
       ['bin utilization', percent(metrics.binUtilization)],
       ['packing efficiency', percent(metrics.packingEfficiency)],
     ]],

@@ -7,4 +7,4 @@ if (request.jobId) {
   byId('job').textContent = `${request.jobId}, step ${count(request.step)}`;
   document.title = `Batch plan: ${byId('job').textContent}`;
 }
-new PlanView(request, pageData('response'), pageData('origin'));
+new PlanView(request, pageData('response'), pageData('origin'), pageData('sentences'));

@@ -71,6 +71,23 @@ std::string OriginJson(const PlanOrigin& origin) {
                       ",\"verified\":", origin.verified ? "true" : "false", "}");
 }
 
+std::string ArrayJson(const std::vector<std::string>& sentences) {
+  const std::string list =
+      absl::StrJoin(sentences, ",", [](std::string* out, const std::string& sentence) {
+        absl::StrAppend(out, JsonString(sentence));
+      });
+  return absl::StrCat("[", list, "]");
+}
+
+std::string SentencesJson(const PlanSentences& sentences) {
+  const std::string passes = absl::StrJoin(
+      sentences.waiting, ",", [](std::string* out, const std::vector<std::string>& pass) {
+        absl::StrAppend(out, ArrayJson(pass));
+      });
+  return absl::StrCat("{\"waiting\":[", passes, "],\"deferral\":", ArrayJson(sentences.deferral),
+                      "}");
+}
+
 }  // namespace
 
 std::string FillPage(absl::string_view page, const std::vector<PageData>& data) {
@@ -116,21 +133,24 @@ v1::PlanBatchRequest ShownRequest(const v1::PlanBatchRequest& request, const Pla
 absl::StatusOr<std::vector<PageData>> PlanData(const v1::PlanBatchRequest& request,
                                                const PlanOptions& options,
                                                const v1::PlanBatchResponse& response,
-                                               const PlanOrigin& origin) {
+                                               const PlanOrigin& origin,
+                                               const PlanSentences& sentences) {
   absl::StatusOr<std::string> request_json = ToCompleteJson(ShownRequest(request, options));
   if (!request_json.ok()) return request_json.status();
   absl::StatusOr<std::string> response_json = ResponseJson(response);
   if (!response_json.ok()) return response_json.status();
   return std::vector<PageData>{{"request", *std::move(request_json)},
                                {"response", *std::move(response_json)},
-                               {"origin", OriginJson(origin)}};
+                               {"origin", OriginJson(origin)},
+                               {"sentences", SentencesJson(sentences)}};
 }
 
 absl::StatusOr<std::string> PlanPage(const v1::PlanBatchRequest& request,
                                      const PlanOptions& options,
                                      const v1::PlanBatchResponse& response,
-                                     const PlanOrigin& origin) {
-  const absl::StatusOr<std::vector<PageData>> data = PlanData(request, options, response, origin);
+                                     const PlanOrigin& origin, const PlanSentences& sentences) {
+  const absl::StatusOr<std::vector<PageData>> data =
+      PlanData(request, options, response, origin, sentences);
   if (!data.ok()) return data.status();
   return FillPage(PlanPageTemplate(), *data);
 }

@@ -2,7 +2,7 @@
 // plan, which shows ranks over time with the figures beside it.
 //
 //   absl::StatusOr<std::string> html =
-//       PlanPage(request, options, response, {.where = "in process"});
+//       PlanPage(request, options, response, {.where = "in process"}, sentences);
 //
 // A page is a template with one marked place for its data, which is JSON; the page's script reads
 // it and draws.
@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "batchplan/v1/batch_planner.pb.h"
+#include "server/explain/plan_sentences.h"
 #include "server/planner/request/options.h"
 
 namespace batchplan {
@@ -43,13 +44,14 @@ struct PlanOrigin {
 v1::PlanBatchRequest ShownRequest(const v1::PlanBatchRequest& request, const PlanOptions& options);
 
 // The data from which the pages' scripts (plan_view.js and others) draw a plan: its "request",
-// "response" and "origin", about 12 bytes a sequence. The scripts trust their arrays: the response
-// must be a plan for the request. Internal if a message can't be written as JSON, as only an
-// invalid one can't.
+// "response", "origin" and "sentences", about 12 bytes a sequence. The scripts trust their arrays:
+// the response must be a plan for the request. Internal if a message can't be written as JSON, as
+// only an invalid one can't.
 absl::StatusOr<std::vector<PageData>> PlanData(const v1::PlanBatchRequest& request,
                                                const PlanOptions& options,
                                                const v1::PlanBatchResponse& response,
-                                               const PlanOrigin& origin);
+                                               const PlanOrigin& origin,
+                                               const PlanSentences& sentences);
 
 // The page of one plan, complete but for its data.
 absl::string_view PlanPageTemplate();
@@ -58,7 +60,7 @@ absl::string_view PlanPageTemplate();
 absl::StatusOr<std::string> PlanPage(const v1::PlanBatchRequest& request,
                                      const PlanOptions& options,
                                      const v1::PlanBatchResponse& response,
-                                     const PlanOrigin& origin);
+                                     const PlanOrigin& origin, const PlanSentences& sentences);
 
 }  // namespace batchplan
 

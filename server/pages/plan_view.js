@@ -3,8 +3,8 @@
 // A plan in full: its figures, the picture, and a tab for each pass.
 
 class PlanView {
-  constructor(request, response, origin) {
-    Object.assign(this, {request, response, origin, explorer: new Explorer()});
+  constructor(request, response, origin, sentences) {
+    Object.assign(this, {request, response, origin, sentences, explorer: new Explorer()});
     this.listPasses();
     if (response.passes.length > 0) this.showPass(0);
   }
@@ -18,11 +18,24 @@ class PlanView {
       tab.tabIndex = k === index ? 0 : -1;
     }
     byId('headline').replaceChildren(
-        ...headlineFigures(plan.metrics ?? {}, placement).map(headlineTile));
+        ...headlineFigures(plan, placement).map(headlineTile));
     byId('figures').replaceChildren(
         ...allFigures(request, response, request.passes[index], plan, origin, placement)
             .flatMap(([title, rows]) => [element('h3', '', title), figureList(rows)]));
+    this.showSentences(index);
     this.explorer.show(placement);
+  }
+
+  // Why ranks wait in a pass, and why sequences do.
+  showSentences(index) {
+    const waiting = this.sentences.waiting[index] ?? [];
+    const {deferral} = this.sentences;
+    const items = (sentences) => sentences.map((sentence) => element('li', '', sentence));
+    byId('why').hidden = waiting.length + deferral.length === 0;
+    byId('waiting').replaceChildren(...items(waiting));
+    byId('why_title').hidden = waiting.length === 0;
+    byId('deferral').replaceChildren(...items(deferral));
+    byId('deferral_title').hidden = deferral.length === 0;
   }
 
   listPasses() {

@@ -101,7 +101,8 @@ function showPicture() {
   if (!drawn) return;
   const request = pageData('request');
   byId('job_title').textContent = `${nameOf(shown)}, step ${count(request.step)}`;
-  new PlanView(request, pageData('response'), pageData('origin'));
+  document.title = `Recent plans: ${byId('job_title').textContent}`;
+  new PlanView(request, pageData('response'), pageData('origin'), pageData('sentences'));
 }
 
 // A line as small as a word, as the page's template has it: of `shares`, 0 to 1 each, the oldest

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "proto/batchplan/v1/convert.h"
 #include "proto/batchplan/v1/json.h"
+#include "server/explain/plan_sentences.h"
 #include "server/pages/plan_page.h"
 
 namespace batchplan {
@@ -59,7 +60,13 @@ std::vector<PageData> PictureData(const RecentPlans& recent, const std::string& 
   // The plan says which costs it is made for.
   const absl::StatusOr<ParsedRequest> parsed = ParseRequestWithoutCosts(*whole->request);
   if (!parsed.ok()) return {};
-  return PlanData(*whole->request, parsed->options, *response, {.where = "by this server"})
+  const absl::StatusOr<Plan> plan = ParseResponse(*response);
+  if (!plan.ok()) return {};
+  // A plan is drawn, whether or not it can be explained.
+  const PlanSentences sentences =
+      SentencesOfPlan(parsed->manifest, parsed->options, *plan).value_or(PlanSentences());
+  return PlanData(*whole->request, parsed->options, *response, {.where = "by this server"},
+                  sentences)
       .value_or(std::vector<PageData>());
 }
 

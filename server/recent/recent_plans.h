@@ -38,7 +38,7 @@ struct RecentPlansOptions {
   // A new job replaces the one that was planned longest ago.
   size_t max_jobs = 128;
   // The most bytes of all whole plans, the oldest of which give way; and of each, enough for some
-  // 100,000 sequences: larger plans are not kept.
+  // 60,000 sequences: larger plans are not kept.
   size_t max_bytes = 32 << 20;
   size_t max_plan_bytes = 1 << 20;
   // The least age at which a job's whole plan is replaced, so that keeping them costs a busy server
@@ -64,7 +64,6 @@ struct RecentPlan {
 };
 
 struct WholePlan {
-  // Without its manifest.
   std::shared_ptr<const v1::PlanBatchRequest> request;
   // The response; null if it is gone. Called when somebody looks, from any thread.
   std::function<std::shared_ptr<const v1::PlanBatchResponse>()> response;

@@ -83,10 +83,11 @@ absl::StatusOr<std::string> FormatSequencesCsv(const PlanOptions& options,
 absl::StatusOr<std::string> FormatPlanPage(const v1::PlanBatchRequest& request,
                                            const PlanOptions& options,
                                            const v1::PlanBatchResponse& response,
-                                           const PlanOrigin& origin) {
+                                           const PlanOrigin& origin,
+                                           const absl::StatusOr<PlanSentences>& sentences) {
   // The page's script trusts the arrays that it is given.
   if (absl::Status fits = ListPasses(options, response).status(); !fits.ok()) return fits;
-  return PlanPage(request, options, response, origin);
+  return PlanPage(request, options, response, origin, sentences.value_or(PlanSentences()));
 }
 
 }  // namespace batchplan::cli

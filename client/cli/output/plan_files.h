@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "batchplan/v1/batch_planner.pb.h"
+#include "server/explain/plan_sentences.h"
 #include "server/pages/plan_page.h"
 #include "server/planner/request/options.h"
 
@@ -29,11 +30,13 @@ absl::StatusOr<std::string> FormatMicrobatchesCsv(const PlanOptions& options,
 absl::StatusOr<std::string> FormatSequencesCsv(const PlanOptions& options,
                                                const v1::PlanBatchResponse& response);
 
-// One HTML file that needs nothing else, about 12 bytes a sequence.
+// One HTML file that needs nothing else, about 12 bytes a sequence. It has `sentences` if there are
+// any.
 absl::StatusOr<std::string> FormatPlanPage(const v1::PlanBatchRequest& request,
                                            const PlanOptions& options,
                                            const v1::PlanBatchResponse& response,
-                                           const PlanOrigin& origin);
+                                           const PlanOrigin& origin,
+                                           const absl::StatusOr<PlanSentences>& sentences);
 
 }  // namespace batchplan::cli
 

@@ -13,6 +13,7 @@
 #include "proto/batchplan/v1/convert.h"
 #include "proto/batchplan/v1/json.h"
 #include "server/checker/check_plan.h"
+#include "server/explain/plan_sentences.h"
 #include "server/planner/plan.h"
 
 namespace batchplan::cli {
@@ -33,15 +34,25 @@ absl::Status Verify(const ParsedRequest& parsed, const v1::PlanBatchResponse& re
   return absl::OkStatus();
 }
 
+// Why its ranks wait, of a plan that any planner may have made.
+absl::StatusOr<PlanSentences> Sentences(const ParsedRequest& parsed,
+                                        const v1::PlanBatchResponse& response) {
+  absl::StatusOr<Plan> plan = ParseResponse(response);
+  if (!plan.ok()) return plan.status();
+  return SentencesOfPlan(parsed.manifest, parsed.options, *plan);
+}
+
 absl::StatusOr<std::string> Format(const std::string& format, const AnsweredPlan& answer,
-                                   const v1::PlanBatchRequest& request, const PlanOptions& options,
+                                   const v1::PlanBatchRequest& request, const ParsedRequest& parsed,
                                    bool verified) {
+  const PlanOptions& options = parsed.options;
   if (format == "json") return ToCompleteJson(answer.message);
   if (format == "csv") return FormatMicrobatchesCsv(options, answer.plan);
   if (format == "sequences_csv") return FormatSequencesCsv(options, answer.plan);
   const PlanOrigin origin = {answer.where, verified};
-  if (format == "html") return FormatPlanPage(request, options, answer.plan, origin);
-  return FormatPlanTable(request, options, answer.plan, origin);
+  const absl::StatusOr<PlanSentences> sentences = Sentences(parsed, answer.plan);
+  if (format == "html") return FormatPlanPage(request, options, answer.plan, origin, sentences);
+  return FormatPlanTable(request, options, answer.plan, origin, sentences);
 }
 
 }  // namespace
@@ -77,7 +88,7 @@ ExitCode PlanOutput::Print(const char* command, const AnsweredPlan& answer) cons
       return ExitCode::kVerificationFailed;
     }
   }
-  return PrintOrReport(command, Format(format_, answer, planned, parsed->options, verify_));
+  return PrintOrReport(command, Format(format_, answer, planned, *parsed, verify_));
 }
 
 }  // namespace batchplan::cli

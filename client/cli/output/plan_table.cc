@@ -29,14 +29,13 @@ double ToMilliseconds(const google::protobuf::Duration& duration) {
          static_cast<double>(duration.nanos()) / 1e6;
 }
 
-// `groups`: they differ in size, so that fewer of them are larger ones.
+// Groups that differ in size are as many as suit their sequences: what is proven is of slots.
 std::string MicrobatchesLine(const v1::PlanMetrics& metrics, bool groups) {
-  return absl::StrCat(
-      WithThousands(metrics.microbatches()),
-      metrics.certified_optimal()
-          ? " (the fewest possible)"
-          : absl::StrCat(" (at least ", WithThousands(metrics.lower_bound_microbatches()),
-                         groups ? " in groups of the largest size)" : " needed)"));
+  std::string line = WithThousands(metrics.microbatches());
+  if (groups) return absl::StrCat(line, ", one a group");
+  if (metrics.certified_optimal()) return absl::StrCat(line, " (the fewest possible)");
+  return absl::StrCat(line, " (at least ", WithThousands(metrics.lower_bound_microbatches()),
+                      " needed)");
 }
 
 // What was asked, and of whom.
@@ -293,6 +292,24 @@ void AddMetrics(const PlanOptions& plan_options, const PassOptions& options,
   AddPipeline(plan_options, options, plan, microbatches, table);
 }
 
+// The first behind `title`, the others below it.
+void AddSentences(const std::string& title, const std::vector<std::string>& sentences,
+                  Table* table) {
+  for (size_t i = 0; i < sentences.size(); ++i) {
+    table->AddRow({i == 0 ? title : "", sentences[i]});
+  }
+}
+
+// Why ranks wait in a pass.
+void AddWaiting(const absl::StatusOr<PlanSentences>& sentences, size_t pass, Table* table) {
+  if (!sentences.ok()) {
+    table->AddRow({"why ranks wait",
+                   absl::StrCat("not known: ", absl::CEscape(sentences.status().message()))});
+    return;
+  }
+  AddSentences("why ranks wait", sentences->waiting[pass], table);
+}
+
 // With more ranks than this, the table sums them up instead of listing them.
 constexpr uint32_t kMostRanksListed = 32;
 // The bar of the most expensive rank.
@@ -390,7 +407,8 @@ std::string FormatRankTable(const std::vector<RankLoad>& ranks, const Topology& 
 absl::StatusOr<std::string> FormatPlanTable(const v1::PlanBatchRequest& request,
                                             const PlanOptions& options,
                                             const v1::PlanBatchResponse& response,
-                                            const PlanOrigin& origin) {
+                                            const PlanOrigin& origin,
+                                            const absl::StatusOr<PlanSentences>& sentences) {
   absl::StatusOr<std::vector<std::vector<Microbatch>>> passes = ListPasses(options, response);
   if (!passes.ok()) return passes.status();
   for (int i = 0; i < response.passes_size(); ++i) {
@@ -402,10 +420,12 @@ absl::StatusOr<std::string> FormatPlanTable(const v1::PlanBatchRequest& request,
   AddHeader(request, response, origin, &header);
   AddExcluded(response, &header);
   AddSelection(request, response, &header);
+  if (sentences.ok()) AddSentences("why they wait", sentences->deferral, &header);
   // One pass, the usual case, reads as one block.
   const bool one_pass = options.passes.size() == 1;
   if (one_pass) {
     AddMetrics(options, options.passes[0], response.passes(0), (*passes)[0], &header);
+    AddWaiting(sentences, 0, &header);
   }
   std::string text = header.ToString();
 
@@ -416,6 +436,7 @@ absl::StatusOr<std::string> FormatPlanTable(const v1::PlanBatchRequest& request,
       Table metrics({Justify::kLeft, Justify::kLeft});
       metrics.AddRow({"pass", absl::CEscape(plan.name())});
       AddMetrics(options, pass_options, plan, (*passes)[i], &metrics);
+      AddWaiting(sentences, i, &metrics);
       absl::StrAppend(&text, "\n", metrics.ToString());
     }
     absl::StrAppend(&text, "\n",

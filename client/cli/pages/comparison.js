@@ -126,7 +126,10 @@ function showSmallPictures() {
 }
 
 function start() {
-  if (request.jobId) byId('job').textContent = `${request.jobId}, step ${count(request.step)}`;
+  if (request.jobId) {
+    byId('job').textContent = `${request.jobId}, step ${count(request.step)}`;
+    document.title = `Planners compared: ${byId('job').textContent}`;
+  }
   byId('batch').textContent = [
     countOf(planned[0].placement.lengths.length, 'sequence'),
     `${count(planned[0].metrics.trueTokens)} tokens`,

@@ -84,7 +84,7 @@ absl::StatusOr<PlannedBatch> PlanOrRecall(const PlanBatchConfig& config,
   if (planned.plan != nullptr) {
     planned.recalled = true;
     planned.planning_time = absl::FromChrono(std::chrono::steady_clock::now() - start);
-    ObservePlan(config.observers, request, planned.plan, planned.planning_time);
+    ObservePlan(config.observers, *request, planned.plan, planned.planning_time);
     return planned;
   }
   v1::PlanBatchResponse response;
@@ -98,7 +98,7 @@ absl::StatusOr<PlannedBatch> PlanOrRecall(const PlanBatchConfig& config,
   if (!made.ok()) return made.status();
   planned.plan = *std::move(made);
   if (config.cache != nullptr) config.cache->Insert(key, planned.plan);
-  ObservePlan(config.observers, request, planned.plan, planned.planning_time);
+  ObservePlan(config.observers, *request, planned.plan, planned.planning_time);
   return planned;
 }
 

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/time/clock.h"
 #include "server/service/admission/rpc_status.h"
 #include "server/service/planning/message_bytes.h"
@@ -50,32 +49,20 @@ void Tell(const PlanObservers& observers, const PlanRecord& plan, uint64_t step,
 
 }  // namespace
 
-v1::PlanBatchRequest WithoutManifest(v1::PlanBatchRequest* request) {
-  if (!request->has_manifest()) return *request;
-  v1::Manifest manifest;
-  manifest.Swap(request->mutable_manifest());
-  const absl::Cleanup restore = [&] { manifest.Swap(request->mutable_manifest()); };
-  v1::PlanBatchRequest copy = *request;
-  copy.clear_manifest();
-  return copy;
-}
-
-void ObservePlan(const PlanObservers& observers, v1::PlanBatchRequest* request,
+void ObservePlan(const PlanObservers& observers, const v1::PlanBatchRequest& request,
                  const std::shared_ptr<const CachedPlan>& plan, absl::Duration planning_time) {
-  const PlanRecord record = {
-      .job_id = request->job_id(),
-      .preset = request->preset(),
-      .sequences =
-          static_cast<uint64_t>(request->manifest().lengths_size()) - plan->waiting.not_planned(),
-      .planning_seconds = absl::ToDoubleSeconds(planning_time),
-      .passes = plan->passes,
-      .waiting = plan->waiting};
+  const PlanRecord record = {.job_id = request.job_id(),
+                             .preset = request.preset(),
+                             .sequences = static_cast<uint64_t>(request.manifest().lengths_size()) -
+                                          plan->waiting.not_planned(),
+                             .planning_seconds = absl::ToDoubleSeconds(planning_time),
+                             .passes = plan->passes,
+                             .waiting = plan->waiting};
   Quietly([&] {
-    Tell(observers, record, request->step(), [&] {
-      return WholePlan{
-          .request = std::make_shared<const v1::PlanBatchRequest>(WithoutManifest(request)),
-          .response = [plan] { return Read(*plan); },
-          .bytes = plan->bytes()};
+    Tell(observers, record, request.step(), [&] {
+      return WholePlan{.request = std::make_shared<const v1::PlanBatchRequest>(request),
+                       .response = [plan] { return Read(*plan); },
+                       .bytes = plan->bytes() + request.SpaceUsedLong()};
     });
   });
 }
@@ -95,7 +82,7 @@ void ObserveJoinedPlan(const PlanObservers& observers,
                                .passes = passes,
                                .waiting = waiting};
     Tell(observers, record, request->step(), [&] {
-      return WholePlan{.request = request,
+      return WholePlan{.request = joined->request,
                        .response = [joined] { return PlanOf(joined); },
                        .bytes = Bytes(*joined)};
     });

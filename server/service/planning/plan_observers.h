@@ -24,8 +24,8 @@ struct PlanObservers {
   RecentPlans* recent = nullptr;
 };
 
-// Tells them that `request` is answered with `plan` after `planning_time`. Changes nothing in it.
-void ObservePlan(const PlanObservers& observers, v1::PlanBatchRequest* request,
+// Tells them that `request` is answered with `plan` after `planning_time`.
+void ObservePlan(const PlanObservers& observers, const v1::PlanBatchRequest& request,
                  const std::shared_ptr<const CachedPlan>& plan, absl::Duration planning_time);
 
 // Tells them of the plan of a step that workers joined, each with a request like `request`, whose
@@ -37,9 +37,6 @@ void ObserveJoinedPlan(const PlanObservers& observers,
 // Tells them of the times of a job's step.
 void ObserveStep(const PlanObservers& observers, const std::string& job_id, uint64_t step,
                  const MeasuredStep& measured);
-
-// A copy of `request` without its manifest; `request` is unchanged.
-v1::PlanBatchRequest WithoutManifest(v1::PlanBatchRequest* request);
 
 }  // namespace batchplan
 

@@ -70,6 +70,9 @@ packing efficiency  50.0%
 rank imbalance  tokens 1.000, cost 1.000 (slowest rank / mean rank)
 step time  6.00163 predicted, 6.00163 at best, 6.0013 ideal (cost units)
 step efficiency  100.0%
+why ranks wait  All ranks are busy from the step's beginning to its end.
+  Of the work itself 37.5% of the step is lengths rounded up to multiples of 4.
+  No plan for this request is shorter.
 
 rank  micro-batches  sequences  tokens  fill  cost / mean
   0  2  2  7  43.8%  1.000  ########################
@@ -99,6 +102,9 @@ packing efficiency  39.4%
 rank imbalance  tokens 1.610, cost 1.611 (slowest rank / mean rank)
 step time  40.0651 predicted, 40.0651 at best, 24.8758 ideal (cost units)
 step efficiency  62.1%
+why ranks wait  37.9% of the step is beyond what its work takes, evenly on all ranks.
+  37.9% in any plan, as sequence 39 (40 tokens) takes longer by itself than an even share of all work.
+  No plan for this request is shorter.
 
 33 ranks  micro-batches  sequences  tokens  fill  cost / mean
 least  1  1  15  23.4%  0.603

@@ -485,8 +485,7 @@ TEST(PlanCommand, GroupsOfAPoolAreAskedForByTheirSizesAndCounted) {
   EXPECT_THAT(result.out, HasSubstr("DP 4 x CP 2, a pool of 8 ranks in groups of 1 to 4"));
   EXPECT_THAT(result.out,
               HasSubstr("\ngroups              1 of 4 ranks, 4 of 1 rank, in 1 slot\n"));
-  EXPECT_THAT(result.out, HasSubstr("\nmicro-batches       5 (at least 2 in groups of the largest "
-                                    "size)\n"));
+  EXPECT_THAT(result.out, HasSubstr("\nmicro-batches       5, one a group\n"));
   EXPECT_THAT(result.out, HasSubstr("\nbudget              200 tokens for every 2 ranks of a "
                                     "group, lengths in multiples of 1, in "
                                     "groups of c ranks also of 2 c\n"));

@@ -28,6 +28,8 @@ struct Example {
   PlanOptions options;
   v1::PlanBatchResponse response;
 
+  PlanSentences sentences = {.waiting = {{"Ranks wait for \"5\"."}}, .deferral = {}};
+
   // Lengths [5, 3 | 2], [4 | -]: the last micro-batch is empty.
   void AddPass(Layout layout, const std::string& name) {
     request.add_passes()->set_max_tokens_per_microbatch(16);
@@ -46,7 +48,7 @@ struct Example {
   }
 
   std::string Page() const {
-    const auto page = FormatPlanPage(request, options, response, {"in process", true});
+    const auto page = FormatPlanPage(request, options, response, {"in process", true}, sentences);
     EXPECT_TRUE(page.ok()) << page.status();
     return page.value_or("");
   }
@@ -120,6 +122,11 @@ TEST(PlanPage, SaysWhereThePlanWasMade) {
   EXPECT_TRUE(origin.fields().at("verified").bool_value());
 }
 
+TEST(PlanPage, WhyRanksWaitIsEmbedded) {
+  EXPECT_EQ(EmbeddedJson(MakeExample(Layout::kPacked).Page(), "sentences"),
+            R"({"waiting":[["Ranks wait for \"5\"."]],"deferral":[]})");
+}
+
 TEST(PlanPage, NamesStayText) {
   Example example = MakeExample(Layout::kPacked);
   const std::string harmless = example.Page();
@@ -138,11 +145,13 @@ TEST(PlanPage, PlanThatDoesNotFitIsRefused) {
   Example example = MakeExample(Layout::kPacked);
   example.options.topology.data_parallel = 3;
   EXPECT_TRUE(absl::IsInvalidArgument(
-      FormatPlanPage(example.request, example.options, example.response, {}).status()));
+      FormatPlanPage(example.request, example.options, example.response, {}, PlanSentences())
+          .status()));
   example.options.topology.data_parallel = 2;
   example.options.passes.emplace_back();
   EXPECT_TRUE(absl::IsInvalidArgument(
-      FormatPlanPage(example.request, example.options, example.response, {}).status()));
+      FormatPlanPage(example.request, example.options, example.response, {}, PlanSentences())
+          .status()));
 }
 
 TEST(PlanPage, CommandPrintsThePageOfThePlan) {

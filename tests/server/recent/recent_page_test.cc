@@ -80,6 +80,8 @@ TEST_F(RecentPageTest, ShowsTheJobPlannedLast) {
   const auto& second = jobs.values(0).struct_value().fields();
   EXPECT_EQ(second.at("jobId").string_value(), "second");
   EXPECT_EQ(second.at("binUtilization").list_value().values_size(), 1);
+  const auto sentences = Embedded<Struct>(page, "sentences");
+  EXPECT_EQ(sentences.fields().at("waiting").list_value().values_size(), 1);
   EXPECT_EQ(recent.fields().at("plans").list_value().values_size(), 1);
   const auto& plan = second.at("latest").struct_value().fields();
   const v1::PlanMetrics& metrics = planned.passes(0).metrics();

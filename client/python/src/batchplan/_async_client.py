@@ -19,7 +19,8 @@ from batchplan._errors import Error
 from batchplan._fork import USED_AFTER_FORK
 from batchplan._measured import MicroBatchTiming
 from batchplan._options import PlanOptions
-from batchplan._plan import PassPlan, Plan
+from batchplan._pass_plan import PassPlan
+from batchplan._plan import Plan
 from batchplan._retry import Attempt, Caller, Failure, Pause, Step
 from batchplan._tls_mistake import TlsMistake
 

@@ -18,7 +18,8 @@ from batchplan._checks import seconds
 from batchplan._errors import Error, Unavailable
 from batchplan._measured import MicroBatchTiming
 from batchplan._options import PlanOptions
-from batchplan._plan import PassPlan, Plan
+from batchplan._pass_plan import PassPlan
+from batchplan._plan import Plan
 from batchplan._retry import Attempt, Caller, Failure, Pause, Step
 from batchplan._tls_mistake import TlsMistake
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from batchplan._errors import InvalidRequest
 from batchplan._local import plan as make_plan
 from batchplan._options import DEFAULT_COST, CostModel, Pass, PlanOptions, load_costs
-from batchplan._plan import PassPlan, Plan
+from batchplan._pass_plan import PassPlan
+from batchplan._plan import Plan
 from batchplan._sequence_loads import SequenceLoads
 from batchplan.torch._dataset import Dataset
 from batchplan.torch._dropped import kept_of

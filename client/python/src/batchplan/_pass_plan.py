@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -19,6 +19,7 @@ from batchplan._measured import Comparison, MicroBatchTiming, compare, milliseco
 from batchplan._micro_batch import MicroBatch, Uint32s, restore_read_only
 from batchplan._plan_loads import LoadValues
 from batchplan._plan_metrics import decision_of, metrics_of
+from batchplan._rank_plan import RankPlan
 
 
 class PassPlan:
@@ -149,27 +150,25 @@ class PassPlan:
             predicted_milliseconds=predicted,
         )
 
-    def rank(self, rank: int) -> Iterator[MicroBatch]:
+    def rank(self, rank: int) -> Sequence[MicroBatch]:
         """The micro-batches of a data-parallel rank, in the order in which it runs them; where groups
-        differ in size, of a rank of the pool.
+        differ in size, of a rank of the pool. Each is made when it is asked for.
 
         Raises:
             IndexError: there is no such rank.
         """
         if operator.index(rank) not in self._ranks:
             raise IndexError(f"rank is {rank}; must be {self._ranks.start} to {self._ranks[-1]}")
-        return self._microbatches(operator.index(rank))
-
-    def _microbatches(self, rank: int) -> Iterator[MicroBatch]:
         own = self._places.reshape(-1)
-        first = 0
+        first, slots_of_rank = 0, []
         for mini_batch, slots in enumerate(self.microbatches_per_rank.tolist()):
-            begin = first + (rank - self._ranks.start) * slots
-            for slot, place in enumerate(own[begin : begin + slots].tolist()):
-                yield self._microbatch(mini_batch, rank, slot, place)
+            begin = first + (operator.index(rank) - self._ranks.start) * slots
+            places = own[begin : begin + slots].tolist()
+            slots_of_rank += [(mini_batch, slot, place) for slot, place in enumerate(places)]
             first += slots * len(self._ranks)
+        return RankPlan(functools.partial(self._microbatch, operator.index(rank)), slots_of_rank)
 
-    def _microbatch(self, mini_batch: int, rank: int, slot: int, place: int) -> MicroBatch:
+    def _microbatch(self, rank: int, mini_batch: int, slot: int, place: int) -> MicroBatch:
         begin, end = self.microbatch_offsets[place : place + 2].tolist()
         size = self.context_parallel
         if self.is_dynamic:

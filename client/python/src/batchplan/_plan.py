@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 import numpy
@@ -88,7 +88,7 @@ class Plan:
         """Which rank computes each item of a dealt load in the first pass: PassPlan.item_ranks."""
         return self.passes[0].item_ranks
 
-    def rank(self, rank: int) -> Iterator[MicroBatch]:
+    def rank(self, rank: int) -> Sequence[MicroBatch]:
         """The micro-batches of a rank in the first pass: PassPlan.rank."""
         return self.passes[0].rank(rank)
 

@@ -47,7 +47,7 @@ def test_reports_are_counted(server):
 
 
 def test_errors_are_those_of_the_client(server):
-    with pytest.raises(batchplan.InvalidRequest, match=r"manifest.lengths\[1\] is 9000"):
+    with pytest.raises(batchplan.InvalidRequest, match=r"manifest.lengths\[1\] .*is 9000"):
         run(server, lambda client: client.plan([1, 9000], **OPTIONS))
     nobody = f"127.0.0.1:{free_port()}"
     with pytest.raises(batchplan.Unavailable):

@@ -37,12 +37,12 @@ def pipeline_plan(**options):
 
 
 def test_a_timing_is_of_the_part_of_the_model_that_a_stage_has():
-    one = next(pipeline_plan().rank(0))
+    one = pipeline_plan().rank(0)[0]
     assert one.timing(1).model_share == one.timing(1, stage=1).model_share == 0.5
     # Virtual stages are the stages' in turn.
     uneven = pipeline_plan(pipeline=batchplan.Pipeline(stage_shares=(1, 0, 3, 0.0)))
     assert uneven.passes[0].stage_shares == (1, 0)
-    one = next(uneven.rank(0))
+    one = uneven.rank(0)[0]
     assert one.timing(1, stage=0).model_share == 1
     for stage, message in (
         (None, "stage is None; must be 0 to 1, since the stages' parts differ"),
@@ -53,7 +53,7 @@ def test_a_timing_is_of_the_part_of_the_model_that_a_stage_has():
         with pytest.raises(ValueError, match=message):
             one.timing(1, stage=stage)
     three = pipeline_plan(pipeline=batchplan.Pipeline(stage_shares=(0.1, 0.2, 0.2, 0.1)))
-    assert next(three.rank(0)).timing(1).model_share == pytest.approx(0.5)
+    assert three.rank(0)[0].timing(1).model_share == pytest.approx(0.5)
 
 
 def test_the_step_of_a_pipeline_is_not_what_one_stage_does():

@@ -7,10 +7,10 @@ import math
 
 import batchplan
 import numpy
-from batchplan import _plan
+from batchplan import _plan_metrics
 
 _NO_METRICS = {
-    _plan._camel(field.name): False if field.name == "certified_optimal" else 0
+    _plan_metrics._camel(field.name): False if field.name == "certified_optimal" else 0
     for field in dataclasses.fields(batchplan.PlanMetrics)
     if field.name != "loads"
 } | {"loads": []}

@@ -287,7 +287,7 @@ def test_workers_with_other_loads_are_named(server):
         errors = [future.exception() for future in [threads.submit(join, worker) for worker in range(2)]]
     for error in errors:
         assert isinstance(error, batchplan.InvalidRequest)
-        assert 'manifest.loads[0].name is "patches" in worker 0\'s part and "frames" in worker 1\'s' in str(error)
+        assert 'manifest.loads[0].name (loads) is "patches" in worker 0\'s part and "frames" in worker 1\'s' in str(error)
 
 
 def test_arrays_are_read_where_they_stand():
@@ -297,31 +297,31 @@ def test_arrays_are_read_where_they_stand():
 
 
 @pytest.mark.parametrize("arguments, named", [
-    ({"loads": {"patches": [1, 2]}}, r'manifest.loads\[0\].values of "patches" has 2 entries'),
-    ({"loads": {"patches": [1, -2, 3]}}, r"manifest.loads\[0\].values\[1\] is -2"),
-    ({"loads": {"patches": [1, float("nan"), 3]}}, r"manifest.loads\[0\].values\[1\] is nan"),
-    ({"loads": {"patches": [[1], [2], [3]]}}, r"manifest.loads\[0\].values has 2 dimensions"),
-    ({"loads": {"patches": ["1", "2", "3"]}}, r"manifest.loads\[0\].values has dtype <U1; it must be of numbers"),
-    ({"loads": {"patches": [True, 2, 3]}}, r"manifest.loads\[0\].values has dtype bool"),
-    ({"loads": {"": [1, 2, 3]}}, r"manifest.loads\[0\].name has 0 bytes"),
+    ({"loads": {"patches": [1, 2]}}, r'manifest.loads\[0\].values .*of "patches" has 2 entries'),
+    ({"loads": {"patches": [1, -2, 3]}}, r"manifest.loads\[0\].values\[1\] .*is -2"),
+    ({"loads": {"patches": [1, float("nan"), 3]}}, r"manifest.loads\[0\].values\[1\] .*is nan"),
+    ({"loads": {"patches": [[1], [2], [3]]}}, r"manifest.loads\[0\].values .*has 2 dimensions"),
+    ({"loads": {"patches": ["1", "2", "3"]}}, r"manifest.loads\[0\].values .*has dtype <U1; it must be of numbers"),
+    ({"loads": {"patches": [True, 2, 3]}}, r"manifest.loads\[0\].values .*has dtype bool"),
+    ({"loads": {"": [1, 2, 3]}}, r"manifest.loads\[0\].name .*has 0 bytes"),
     ({"loads": [1, 2, 3]}, r"loads is \[1, 2, 3\]; must be a mapping by name"),
     ({"loads": {1: [1, 2, 3]}}, "a name of loads is 1; must be a string"),
-    ({"items": {"patches": [[1], [2]]}}, r"manifest.items\[0\] has 2 lists; must have 3"),
-    ({"items": {"patches": [[1], 2, []]}}, r"manifest.items\[0\].values of sequence 1 has 0 dimensions"),
-    ({"items": {"patches": [[1], [-2], []]}}, r"manifest.items\[0\].values\[1\] is -2"),
-    ({"items": {"patches": 5}}, r"manifest.items\[0\] is 5; must be a list of lists"),
+    ({"items": {"patches": [[1], [2]]}}, r"manifest.items\[0\] .*has 2 lists; must have 3"),
+    ({"items": {"patches": [[1], 2, []]}}, r"manifest.items\[0\].values .*of sequence 1 has 0 dimensions"),
+    ({"items": {"patches": [[1], [-2], []]}}, r"manifest.items\[0\].values\[1\] .*is -2"),
+    ({"items": {"patches": 5}}, r"manifest.items\[0\] .*is 5; must be a list of lists"),
     ({"loads": {"patches": [1] * 3}, "items": {"patches": [[1]] * 3}}, 'loads and items both have "patches"'),
     ({"loads": {"patches": [1, 2, 90]}, "limits": {"patches": 80}}, r"passes\[0\].limits"),
     ({"loads": {"patches": [1, 2, 3]}, "limits": {"frames": 80}}, r'passes\[0\].limits\[0\].load is "frames"'),
     ({"loads": {"patches": [1, 2, 3]}, "limits": {"patches": 0}}, r"passes\[0\].limits\[0\].max_per_microbatch is 0"),
     ({"limits": [5]}, r"passes\[0\].limits is \[5\]; must be numbers by name"),
     ({"limits": {"a": 1}, "max_tokens": None, "passes": [batchplan.Pass(9)]}, "limits and passes are set"),
-    ({"kinds": [0, 1]}, "manifest.kinds has 2 entries"),
-    ({"cost": batchplan.CostModel(loads={"patches": 1})}, r'cost_model.loads\[0\].load is "patches", but'),
-    ({"cost": batchplan.CostModel(loads={"patches": "1"})}, r"cost_model.loads\[0\].per_unit is \"1\"; must be a num"),
-    ({"cost": batchplan.CostModel(loads=[5])}, r"cost_model.loads\[0\] is 5; cost_model.loads must be a sequence"),
+    ({"kinds": [0, 1]}, "manifest.kinds .*has 2 entries"),
+    ({"cost": batchplan.CostModel(loads={"patches": 1})}, r'cost_model.loads\[0\].load .*is "patches", but'),
+    ({"cost": batchplan.CostModel(loads={"patches": "1"})}, r"cost_model.loads\[0\].per_unit .*is \"1\"; must be a num"),
+    ({"cost": batchplan.CostModel(loads=[5])}, r"cost_model.loads\[0\] .*is 5; cost_model.loads .*must be a sequence"),
     ({"loads": {"patches": [1] * 3}, "cost": batchplan.CostModel(loads=[batchplan.LoadCost("patches", 1, dealt=True)])},
-     r"cost_model.loads\[0\].dealt is set, but manifest.items has no items"),
+     r"cost_model.loads\[0\].dealt .*is set, but manifest.items .*has no items"),
 ])
 def test_what_is_wrong_is_named(arguments, named):
     with pytest.raises(batchplan.InvalidRequest, match=named):
@@ -384,7 +384,7 @@ def test_a_pool_keeps_the_items_and_kinds_of_what_waits():
     ({"loads": {"patches": [1]}}, r'loads\["patches"\] has 1 values; there are 2 sequences'),
     ({"loads": {"patches": [1, -2]}}, r'loads\["patches"\]\[1\] is -2.0; must be finite, at least 0'),
     ({"load_items": {"patches": [[], [4, float("nan")]]}}, 'an item of "patches" of sequence 1 is nan; must be finite'),
-    ({"load_items": {"patches": [[1]]}}, r"manifest.items\[0\] has 1 lists; must have 2"),
+    ({"load_items": {"patches": [[1]]}}, r"manifest.items\[0\] .*has 1 lists; must have 2"),
     ({"loads": {"patches": [1, 2]}, "load_items": {"patches": [[], []]}}, 'loads and items both have "patches"'),
     ({"loads": {"patches": [1, 2]}, "kinds": [1]}, "kinds has 1 entries; there are 2 sequences"),
     ({"loads": {"frames": [1, 2]}}, r"loads has \['frames'\]; what waits has \['patches'\]"),

@@ -69,8 +69,8 @@ def test_a_server_and_workers_choose_the_same(server):
     ({"sequences": 1, "groups": 1}, {}, "exactly one of them must be at least 1"),
     ({"sequences": 2.5}, {}, "selection.sequences is 2.5; must be a whole number"),
     ({"sequences": -1}, {}, "selection"),
-    ({"sequences": 1, "max_age": 1}, {}, "manifest.ages is empty"),
-    ({"sequences": 1}, {"ages": [1]}, "manifest.ages has 1 entries"),
+    ({"sequences": 1, "max_age": 1}, {}, "manifest.ages .*is empty"),
+    ({"sequences": 1}, {"ages": [1]}, "manifest.ages .*has 1 entries"),
 ])
 def test_a_selection_that_cannot_be_is_refused(fields, options, named):
     with pytest.raises(batchplan.InvalidRequest, match=named):
@@ -136,7 +136,7 @@ def test_what_can_never_be_planned_is_taken_out():
     pool.add(["a", "long"], [20, 600])
     pool.add(["longer"], [700])
     pool.add(["b"], [30])
-    with pytest.raises(batchplan.InvalidRequest, match=r"manifest.lengths\[1\] is 600"):
+    with pytest.raises(batchplan.InvalidRequest, match=r"manifest.lengths\[1\] .*is 600"):
         pool.take(selection(groups=1), **OPTIONS)
     assert list(pool)[1] == "long"
     assert pool.discard(lambda item: "long" in item) == ["long", "longer"]
@@ -161,7 +161,7 @@ def test_a_plan_that_cannot_be_leaves_all_as_it_was():
     with pytest.raises(batchplan.InvalidRequest, match="selection.groups is 3, but 2 groups may be taken"):
         pool.take(selection(groups=3), **OPTIONS)
     assert len(pool) == 8 and pool.step == 0
-    with pytest.raises(batchplan.InvalidRequest, match="lengths is empty"):
+    with pytest.raises(batchplan.InvalidRequest, match="lengths .*is empty"):
         batchplan.Pool().take(selection(sequences=1), **OPTIONS)
 
 
@@ -222,7 +222,7 @@ def test_it_waits_until_whole_groups_add_up():
 @pytest.mark.parametrize("which, lengths, named", [
     # Nobody may overtake, so that a group that comes later does not help.
     (selection(sequences=8), [10] * 3, "none were found that add up to it"),
-    (selection(sequences=8, max_overtaking=4), [10, 10, 600], r"manifest.lengths\[2\] is 600"),
+    (selection(sequences=8, max_overtaking=4), [10, 10, 600], r"manifest.lengths\[2\] .*is 600"),
     (selection(max_tokens=10, max_overtaking=4), [10] * 3, "selection.max_tokens is 10, but what waits first takes 30"),
 ])
 def test_what_more_does_not_mend_is_not_waited_for(which, lengths, named):
@@ -288,9 +288,9 @@ def test_a_server_plans_for_it(server):
     (([], []), "items is empty"),
     ((["a"], [1, 2]), "lengths has 2 entries; there are 1 items"),
     ((["a", "b"], [3, 0]), r"lengths\[1\] is 0"),
-    ((["a"], [-1]), r"manifest.lengths\[0\] is -1"),
-    ((["a"], ["long"]), r'manifest.lengths\[0\] is "long"; must be a whole number'),
-    ((["a", "b"], [[1], [2, 3]]), r"manifest.lengths\[0\] is \[1\]; must be a whole number"),
+    ((["a"], [-1]), r"manifest.lengths\[0\] .*is -1"),
+    ((["a"], ["long"]), r'manifest.lengths\[0\] .*is "long"; must be a whole number'),
+    ((["a", "b"], [[1], [2, 3]]), r"manifest.lengths\[0\] .*is \[1\]; must be a whole number"),
 ])
 def test_refuses_what_cannot_be_added(arguments, named):
     pool = batchplan.Pool()

@@ -221,7 +221,7 @@ def test_whatever_the_options_an_epoch_that_begins_ends(options):
 
 
 def test_a_sequence_that_is_too_long_is_told_at_once():
-    with pytest.raises(batchplan.InvalidRequest, match=r"manifest.lengths\[77\] is 1001"):
+    with pytest.raises(batchplan.InvalidRequest, match=r"manifest.lengths\[77\] .*is 1001"):
         sampler_of([5] * 77 + [1001] + [5] * 80, 8, shuffle=False)
 
 

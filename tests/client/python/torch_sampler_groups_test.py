@@ -171,7 +171,7 @@ def test_groups_share_their_prompt():
     samplers[0].load_state_dict(samplers[1].state_dict())
     with pytest.raises(ValueError, match="prompt_lengths are not those of when"):
         samplers[0].load_state_dict(alone.state_dict())
-    with pytest.raises(ValueError, match=r"manifest.prompt_lengths\[1\] is .*, but .* of sequence 0, which is of the same group"):
+    with pytest.raises(ValueError, match=r"manifest.prompt_lengths\[1\] .*is .*, but .* of sequence 0, which is of the same group"):
         samplers_of(lengths, prompt_lengths=prompts - numpy.arange(len(groups)) % 2, **options)
 
 

@@ -39,12 +39,12 @@ from batchplan._options import (
     Selection,
 )
 from batchplan._micro_batch import DealtItems, MicroBatch
-from batchplan._plan import (
+from batchplan._pass_plan import PassPlan
+from batchplan._plan import Plan
+from batchplan._plan_metrics import (
     ExcludedSequence,
     LoadMetrics,
     MiniBatchDecision,
-    PassPlan,
-    Plan,
     PlanMetrics,
     SlotsTried,
 )

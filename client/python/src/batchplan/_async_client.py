@@ -18,8 +18,10 @@ from batchplan._checks import seconds
 from batchplan._errors import Error
 from batchplan._fork import USED_AFTER_FORK
 from batchplan._measured import MicroBatchTiming
+from batchplan._option_help import takes_options
 from batchplan._options import PlanOptions
-from batchplan._plan import PassPlan, Plan
+from batchplan._pass_plan import PassPlan
+from batchplan._plan import Plan
 from batchplan._retry import Attempt, Caller, Failure, Pause, Step
 from batchplan._tls_mistake import TlsMistake
 
@@ -51,6 +53,7 @@ class AsyncClient:
         self._caller = Caller(fallback=fallback, tls_mistake=TlsMistake(target, tls))
         self._closing = asyncio.Event()
 
+    @takes_options()
     async def plan(
         self,
         lengths: ArrayLike,
@@ -60,9 +63,14 @@ class AsyncClient:
         timeout: float | None = None,
         **options: Unpack[PlanOptions],
     ) -> Plan:
-        """As Client.plan; the fallback plans in another thread."""
+        """As Client.plan; the fallback plans in another thread.
+
+        Args:
+            options: those of batchplan.plan.
+        """
         return await self._run(plan_call(lengths, job_id, step, **options), timeout)
 
+    @takes_options()
     async def join(
         self,
         lengths: ArrayLike,
@@ -77,7 +85,11 @@ class AsyncClient:
         timeout: float | None = None,
         **options: Unpack[PlanOptions],
     ) -> Plan:
-        """As Client.join."""
+        """As Client.join.
+
+        Args:
+            options: those of batchplan.plan; all workers agree on them.
+        """
         return await self._run(
             join_call(lengths, job_id, step, worker, world_size, rank, wait, run_id, **options),
             timeout,

@@ -12,12 +12,14 @@ from numpy.typing import ArrayLike
 
 from batchplan import _core
 from batchplan._checks import members, number, seconds, text, whole
+from batchplan._choices import enum
 from batchplan._errors import InvalidRequest
 from batchplan._local import plan_request
 from batchplan._measured import MicroBatchTiming
-from batchplan._options import CostModel, LoadCost, PlanOptions, enum, without_none
+from batchplan._options import CostModel, LoadCost, PlanOptions, without_none
 from batchplan._micro_batch import common_share
-from batchplan._plan import PassPlan, Plan
+from batchplan._pass_plan import PassPlan
+from batchplan._plan import Plan
 from batchplan._request import Request, to_json
 
 if TYPE_CHECKING:

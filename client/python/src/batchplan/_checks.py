@@ -22,6 +22,14 @@ def whole(name: str, value: Any) -> int:
         raise InvalidRequest(f"{name} is {_shown(value)}; must be a whole number") from None
 
 
+def positive(name: str, value: Any) -> int:
+    """Whole, and at least 1."""
+    given = whole(name, value)
+    if given < 1:
+        raise InvalidRequest(f"{name} is {given}; must be at least 1")
+    return given
+
+
 def number(name: str, value: Any) -> float:
     try:
         if isinstance(value, (str, bytes)):
@@ -60,6 +68,15 @@ def members(name: str, values: Any, kind: type[Member]) -> list[Member]:
         if not isinstance(one, kind):
             raise InvalidRequest(f"{name}[{place}] is {_shown(one)}; {name} must be {described}")
     return found
+
+
+def did_you_mean(typed: str, words: Iterable[str]) -> str:
+    """ "; did you mean WORD?", or "" where none is near."""
+    # Of errors alone.
+    import difflib
+
+    nearest = difflib.get_close_matches(typed.lower().replace("-", "_"), words, 1)
+    return f"; did you mean {nearest[0]}?" if nearest else ""
 
 
 def _shown(value: Any) -> str:

@@ -17,8 +17,10 @@ from batchplan._channel import Tls, failure_of, open_channel
 from batchplan._checks import seconds
 from batchplan._errors import Error, Unavailable
 from batchplan._measured import MicroBatchTiming
+from batchplan._option_help import takes_options
 from batchplan._options import PlanOptions
-from batchplan._plan import PassPlan, Plan
+from batchplan._pass_plan import PassPlan
+from batchplan._plan import Plan
 from batchplan._retry import Attempt, Caller, Failure, Pause, Step
 from batchplan._tls_mistake import TlsMistake
 
@@ -74,6 +76,7 @@ class Client:
         self._caller = Caller(fallback=fallback, tls_mistake=TlsMistake(target, tls))
         self._closing = threading.Event()
 
+    @takes_options()
     def plan(
         self,
         lengths: ArrayLike,
@@ -88,6 +91,7 @@ class Client:
         Args:
             job_id, step: for the server's metrics, logs, and the page of recent plans.
             timeout: in seconds.
+            options: those of batchplan.plan.
 
         Raises:
             InvalidRequest, AccessDenied, FailedPrecondition, Overloaded, DeadlineExceeded,
@@ -95,6 +99,7 @@ class Client:
         """
         return self._run(plan_call(lengths, job_id, step, **options), timeout)
 
+    @takes_options()
     def join(
         self,
         lengths: ArrayLike,
@@ -123,6 +128,8 @@ class Client:
             run_id: of this start of the job: workers of different runs never meet. None: Slurm's job,
                 step and restart count where they are the same for all workers, else no run;
                 batchplan.torch.run_id() makes one elsewhere. "": none.
+            timeout: in seconds.
+            options: those of batchplan.plan; all workers agree on them.
 
         Returns:
             the plan, with worker_offsets.

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 
+from batchplan._argument_names import argument_of, with_arguments
+
 # "manifest.lengths[3] is 0; ...", "preset is "x", ...", "mini_batches.size has ...", "passes[0]: ...".
 _FIELD = re.compile(
     r'([a-z_]\w*(?:\[\d+\])?(?:\.\w+(?:\[\d+\])?)*)'
+    # What a caller typed for it.
+    r'(?: \([^()]+\))?'
     r'(?: is (?:("[^"]*")|([-+.\w]+)(?=[ ;,]|$)|([^;]+)(?=;))| has |(?<=\]): )'
 )
 # protobuf's words for a value that doesn't fit its field.
@@ -18,13 +22,16 @@ class Error(Exception):
 
     Attributes:
         field: the field that is wrong, such as "passes[0].max_tokens_per_microbatch", or None.
+        argument: what it is called in Python, such as "max_tokens", if that is another name; the message has it
+            in parentheses. Else None.
         value: what stands in it, as the message has it, or None.
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(message)
+        super().__init__(with_arguments(message))
         found = _FIELD.match(message)
         self.field: str | None = found[1] if found else None
+        self.argument = argument_of(found[1]) if found else None
         value = (found[2] or found[3] or found[4] or "") if found else ""
         self.value: str | None = value.strip('"') or None
 

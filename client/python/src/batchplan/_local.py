@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from numpy.typing import ArrayLike
 
 from batchplan import _core
+from batchplan._option_help import takes_options
 from batchplan._options import PlanOptions
 from batchplan._plan import Plan
 from batchplan._request import Request
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
+@takes_options()
 def plan(lengths: ArrayLike, **options: Unpack[PlanOptions]) -> Plan:
     """Plans a global batch in this process. Other threads of Python run meanwhile,
     Ctrl-C ends it, and so does the end of Python in daemon threads.
@@ -25,7 +27,7 @@ def plan(lengths: ArrayLike, **options: Unpack[PlanOptions]) -> Plan:
     Args:
         lengths: tokens of each sequence, at least 1 each: one dimension of whole numbers. An array of
             uint32 is read where it stands, and must not change meanwhile.
-        options: see PlanOptions. max_tokens, or passes, is needed.
+        options: by name; what is left out, or None, takes its default.
 
     Raises:
         InvalidRequest: no plan can be made; with the field, its value and its limit.

@@ -1,4 +1,4 @@
-"""What may be asked of a plan. proto/batchplan/v1/options.proto says in full what each option does."""
+"""What may be asked of a plan, as types. proto/batchplan/v1/options.proto says in full what each option does."""
 
 from __future__ import annotations
 
@@ -8,147 +8,71 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy
 
-from batchplan._checks import flag, members, number, text, whole
+from batchplan._checks import flag, members, number, positive, text, whole
+from batchplan._choices import (
+    BalanceOn,
+    Effort,
+    EqualCounts,
+    Groups,
+    KindsPerSlot,
+    LastMiniBatch,
+    MicroBatchOrder,
+    Order,
+    Overlong,
+    Packer,
+    Preset,
+    RowPadding,
+    Scan,
+    Schedule,
+    Sharding,
+    Synchronization,
+    enum,
+)
 from batchplan._errors import InvalidRequest
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-# By argument: what the names of the wire contract's values begin with, and how they go on.
-ENUMS = {
-    "packer": (
-        "PACKER",
-        (
-            "balanced",
-            "concatenative",
-            "first_fit_decreasing",
-            "first_fit_shuffle",
-            "modified_first_fit_decreasing",
-            "best_fit_decreasing",
-            "karmarkar_karp",
-        ),
-    ),
-    "rows": ("ROW_PADDING", ("none", "longest", "capacity", "buckets")),
-    "scan": ("SCAN", ("sorted", "optimal")),
-    "sharding": (
-        "SHARDING",
-        (
-            "balanced",
-            "deal_bins",
-            "stride_sorted",
-            "karmarkar_karp",
-            "lpt",
-            "contiguous",
-            "megatron_dynamic_cp",
-            "areal_tree",
-            "trl_tree",
-            "art_prefix_tree",
-        ),
-    ),
-    "order": (
-        "MICROBATCH_ORDER",
-        ("as_assigned", "largest_first", "small_at_both_ends", "pipeline"),
-    ),
-    # Also called order, of a plan in place of a pass.
-    "mini_batch_order": ("ORDER", ("preserved", "shuffled", "stratified")),
-    "last_mini_batch": ("LAST_MINI_BATCH", ("exact", "smaller")),
-    "schedule": ("PIPELINE_SCHEDULE", ("one_f_one_b", "interleaved")),
-    "balance_on": ("BALANCE_ON", ("tokens", "cost")),
-    "sequence_counts": ("EQUAL_COUNTS", ("exact", "within_one")),
-    "kinds_per_slot": ("KINDS_PER_SLOT", ("any", "together", "alike")),
-    "groups": ("GROUP_POLICY", ("ignore", "same_mini_batch", "same_rank", "same_microbatch")),
-    "synchronization": ("SYNCHRONIZATION", ("lockstep", "accumulated")),
-    "effort": ("EFFORT", ("fast", "default", "thorough")),
-    "overlong": ("OVERLONG_POLICY", ("reject", "truncate", "drop", "alone")),
-}
-
 
 class PlanOptions(TypedDict, total=False):
     """Everything beside the lengths. What is left out, or None, takes its default."""
 
-    # The budget of a micro-batch on one rank in tokens, padding included; or `passes`, where the
-    # batch is used more than once or a pass has more to say.
+    # What each of them is, _option_table.py says.
     max_tokens: int
     passes: Sequence[Pass]
-    # "balanced", the default, or a system to reproduce: "nemo_rl_packing", "nemo_rl_dynamic",
-    # "roll_packing", "roll_dynamic", "mindspeed_rl", "verl"; with dynamic_cp "megatron_dynamic_cp"; where
-    # sequences share prefixes "areal_tree", "trl_tree", "art_prefix_tree".
-    preset: str
-    # The parallel sizes, 1 each: data, context, tensor, pipeline, and virtual stages of the latter.
-    # Lengths are rounded up to what cp, and tp with sequence_parallel, divide.
+    preset: Preset
     dp: int
     cp: int
     tp: int
     pp: int
     vpp: int
     sequence_parallel: bool
-    # The dp * cp ranks are one pool, of which each micro-batch takes a group of its own size, the sizes as
-    # they say; True: any. The budget stays that of cp ranks.
     dynamic_cp: bool | DynamicContext
-    # Of the pipeline, where pp is above 1 and stages differ or take time to send.
     pipeline: Pipeline
-    # One a sequence, for sequences that belong together; groups says where: "same_mini_batch",
-    # "same_rank" or "same_microbatch".
     group_ids: ArrayLike
-    groups: str
-    # One a sequence, 0 to dp - 1: the rank that has it already. Only micro-batches are planned then,
-    # those of all ranks together; no pass may set a sharding, and a preset's gives way.
+    groups: Groups
     ranks: ArrayLike
-    # What sequences have in common from their first tokens on, which a row then computes once:
-    # MicroBatch.shared_tokens says how much of each stands in the row already. Either prompt_lengths, one a
-    # sequence, the same in each of group_ids: all of a group begin with that many common tokens. Or
-    # shared_prefixes, one a sequence: the first tokens that it has in common with an earlier one, 0 for none;
-    # and shared_with, the position of that earlier one. Without shared_with it is the first of the group.
-    # common_prefixes() finds both. With packed rows alone, and not with dynamic_cp.
     prompt_lengths: ArrayLike
     shared_prefixes: ArrayLike
     shared_with: ArrayLike
-    # What sequences bring to a micro-batch beside tokens, by name: one number a sequence, such as its image
-    # patches or audio frames, at most 8 loads. CostModel.loads says what they cost, `limits` what a micro-batch
-    # has of them at most; a load without either is measured alone (PlanMetrics.loads).
     loads: Mapping[str, ArrayLike]
-    # Loads that come in parts, such as images: by name a list or array of parts for each sequence, maybe none. Such
-    # a load can be dealt (LoadCost); its items are numbered in this order, one sequence after the other.
     items: Mapping[str, Sequence[ArrayLike]]
-    # By name of a load the most that a micro-batch may have of it, with max_tokens; of `passes` each has its own.
     limits: Mapping[str, float]
-    # One a sequence, 0 of text and others as you like.
     kinds: ArrayLike
-    # Steps since the weights that made it, one a sequence: what selection.max_age is held against.
     ages: ArrayLike
-    # Which part of the lengths is planned; the others wait (Plan.deferred). All of them, unless set.
     selection: Selection
-    # Sequences of a mini-batch over all ranks; 0, the default: one mini-batch. They are drawn in the
-    # batch's order, "preserved"; in a random one, "shuffled", or shuffle=True; or by length,
-    # "stratified": mini-batches then have like lengths, and their gradients are biased to these.
     mini_batch_size: int
-    order: str
-    shuffle: bool
-    # In the place of mini_batch_size: groups of group_ids in a mini-batch, however many sequences they have.
     mini_batch_groups: int
-    # What is left at the end, where mini-batches don't divide the batch: "exact", the default, refuses it;
-    # "smaller" makes a smaller mini-batch of it.
-    last_mini_batch: str
-    # Mini-batches that a sequence, or a group that stays together, may be trained later than its place, so
-    # that long ones of several mini-batches meet in one; 0, the default: none.
+    last_mini_batch: LastMiniBatch
+    order: Order
+    shuffle: bool
     max_delay: int
-    # Of every random choice: the same seed gives the same plan.
     seed: int
-    # What balance is measured by: that of a model of 7B parameters, with pp above 1 or dynamic_cp also 1,024
-    # tokens' cost a micro-batch, with dynamic_cp also what groups exchange; one of your own; or "fitted",
-    # the one that a server fitted to what the job reported.
     cost: CostModel | Literal["fitted"]
-    # "lockstep", the default, where ranks wait for each other at every micro-batch; "accumulated",
-    # the default with pp, where they do at the end.
-    synchronization: str
-    # "fast", "default" or "thorough".
-    effort: str
-    # What to do with sequences beyond the budget: "reject", the default, "truncate", "drop", or "alone":
-    # each by itself in a micro-batch above the budget, which no other one exceeds.
-    overlong: str
-    # A rank with too few sequences runs empty micro-batches.
+    synchronization: Synchronization
+    effort: Effort
+    overlong: Overlong
     allow_empty_microbatches: bool
-    # The width that metrics compare with; 0, the default: the longest sequence.
     pad_to: int
 
 
@@ -267,7 +191,10 @@ class DynamicContext:
 
     def to_dict(self) -> dict[str, int]:
         """The sizes as the wire contract has them."""
-        return {name: whole(f"topology.dynamic_context.{name}", one) for name, one in vars(self).items()}
+        return {
+            "min_size": positive("topology.dynamic_context.min_size", self.min_size),
+            "max_size": whole("topology.dynamic_context.max_size", self.max_size),
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -312,7 +239,7 @@ class Pipeline:
     """How the stages of a pipeline share the model and run micro-batches."""
 
     # "one_f_one_b", or with vpp above 1 "interleaved"; None: the one that vpp asks for.
-    schedule: str | None = None
+    schedule: Schedule | None = None
     # Micro-batches of a group of the interleaved schedule, at least pp; 0: pp.
     group_size: int = 0
     # The time of a backward over that of its forward.
@@ -340,8 +267,7 @@ class Pipeline:
 class Pass:
     """One use of the batch in a training step, such as the training or the log-probabilities.
 
-    What is None takes the preset's value. Words are those of the wire contract's enums:
-    packer="first_fit_decreasing", sharding="karmarkar_karp", rows="buckets".
+    What is None takes the preset's value.
     """
 
     # Of a micro-batch on one rank, padding included.
@@ -356,19 +282,19 @@ class Pass:
     max_sequences: int | None = None
     # What divides the number of sequences of each micro-batch.
     sequence_count_multiple: int | None = None
-    balance_on: str | None = None
+    balance_on: BalanceOn | None = None
     # Of packed rows.
-    packer: str | None = None
-    rows: str | None = None
+    packer: Packer | None = None
+    rows: RowPadding | None = None
     # Row widths for rows="buckets"; with dynamic_cp for cp ranks, as max_tokens is.
     buckets: Sequence[int] = ()
     # Padded rows in place of packed ones, split so: "sorted" or "optimal".
-    scan: str | None = None
-    sharding: str | None = None
+    scan: Scan | None = None
+    sharding: Sharding | None = None
     equal_sequence_counts: bool | None = None
     # How equal: "exact", as equal_sequence_counts, or "within_one", which always works out.
-    sequence_counts: str | None = None
-    order: str | None = None
+    sequence_counts: EqualCounts | None = None
+    order: MicroBatchOrder | None = None
     ignore_mini_batches: bool = False
     # Pipelines run forwards alone, as for log-probabilities.
     forward_only: bool = False
@@ -378,7 +304,7 @@ class Pass:
     limits: Mapping[str, float] | None = dataclasses.field(default=None, hash=False)
     # Which of `kinds` run at the same time: "any"; "together", every rank of a slot has a kind other
     # than 0 or none has; "alike", all of a slot are of one kind.
-    kinds_per_slot: str | None = None
+    kinds_per_slot: KindsPerSlot | None = None
 
     def to_dict(self, place: int = 0) -> dict[str, Any]:
         """The pass as the wire contract has it; errors name it by its place among others."""
@@ -410,7 +336,7 @@ class Pass:
         padded = None if self.scan is None else {"scan": enum("scan", self.scan)}
         return without_none(
             name=text(f"{own}.name", self.name),
-            **{name: whole(f"{own}.{name}", one) for name, one in wholes.items() if one is not None},
+            **{name: _size(f"{own}.{name}", one) for name, one in wholes.items() if one is not None},
             **{name: flag(f"{own}.{name}", one) for name, one in flags.items() if one is not None},
             balance_on=enum("balance_on", self.balance_on),
             packed=packed or None,
@@ -421,6 +347,11 @@ class Pass:
             kinds_per_slot=enum("kinds_per_slot", self.kinds_per_slot),
             limits=_limits(f"{own}.limits", self.limits) or None,
         )
+
+
+def _size(where: str, value: Any) -> int:
+    """At least 1, unless 0 is a limit that there is not."""
+    return (whole if where.endswith("max_sequences_per_microbatch") else positive)(where, value)
 
 
 def _limits(where: str, limits: Any) -> list[dict[str, Any]]:
@@ -439,13 +370,3 @@ def _limits(where: str, limits: Any) -> list[dict[str, Any]]:
 
 def without_none(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def enum(field: str, word: str | None, kind: str | None = None) -> str | None:
-    """ "fast" of effort as EFFORT_FAST, the name on the wire."""
-    if word is None:
-        return None
-    prefix, words = ENUMS[kind or field]
-    if text(field, word) not in words:
-        raise InvalidRequest(f'{field} is "{word}", which is none of {", ".join(words)}')
-    return f"{prefix}_{word.upper()}"

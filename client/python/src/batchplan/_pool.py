@@ -15,6 +15,7 @@ from batchplan._checks import seconds, whole
 from batchplan._errors import InvalidRequest
 from batchplan._loads import Values
 from batchplan._local import plan as plan_here
+from batchplan._option_help import takes_options
 from batchplan._options import PlanOptions, Selection
 from batchplan._micro_batch import MicroBatch
 from batchplan._plan import Plan
@@ -28,6 +29,15 @@ Item = TypeVar("Item")
 _OLDEST = 2**32 - 1
 # Of excluded sequences, the reasons for which they are not trained.
 _LEFT_OUT = ("expired", "dropped")
+# Options that it does not take, and why.
+_ITS_OWN = {
+    **dict.fromkeys(("group_ids", "ages", "ranks", "selection"), "the pool decides it: leave it out"),
+    **dict.fromkeys(("loads", "items", "kinds"), "the pool has what waits: give them to add()"),
+    **dict.fromkeys(
+        ("prompt_lengths", "shared_prefixes", "shared_with"),
+        "a pool shares prompts alone: give add() a prompt_length",
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -188,6 +198,7 @@ class Pool(Generic[Item]):
             self._groups.append(_Group(kept, tokens, self._step if made is None else made, prompt, own))
             self._note_change()
 
+    @takes_options(without=_ITS_OWN)
     def take(
         self,
         which: Selection,
@@ -207,7 +218,8 @@ class Pool(Generic[Item]):
                 that of others who take at the same time.
             plan: what makes the plan: the plan of a Client, with its job_id and step. It must not take from
                 this pool.
-            options: see PlanOptions; the pool has the lengths, groups, ages, prompts, loads and kinds.
+            options: those of batchplan.plan, but that the pool has the lengths, groups, ages, prompts, loads and
+                kinds.
 
         Raises:
             InvalidRequest: there is not as much, even then, or no plan can be made; positions that it names
@@ -216,15 +228,9 @@ class Pool(Generic[Item]):
         """
         if not isinstance(which, Selection):
             raise InvalidRequest(f"selection is {which!r}; must be a batchplan.Selection")
-        for name in ("group_ids", "ages", "ranks", "selection"):
+        for name, reason in _ITS_OWN.items():
             if name in options:
-                raise InvalidRequest(f"{name} is set; the pool decides it: leave it out")
-        for name in ("loads", "items", "kinds"):
-            if name in options:
-                raise InvalidRequest(f"{name} is set; the pool has what waits: give them to add()")
-        for name in ("prompt_lengths", "shared_prefixes", "shared_with"):
-            if name in options:
-                raise InvalidRequest(f"{name} is set; a pool shares prompts alone: give add() a prompt_length")
+                raise InvalidRequest(f"{name} is set; {reason}")
         # Before anything is waited for. What a client's plan takes beside them is its own.
         own: Any = options
         if plan is not plan_here:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy
 from numpy.typing import ArrayLike, NDArray
 
-from batchplan._checks import flag, members, text, whole
+from batchplan._checks import did_you_mean, flag, members, positive, text, whole
+from batchplan._choices import enum
 from batchplan._errors import InvalidRequest
 from batchplan._loads import NO_VALUES, items_of, loads_of
+from batchplan._option_table import FIELDS
 from batchplan._options import (
     CostModel,
     DynamicContext,
@@ -21,7 +23,6 @@ from batchplan._options import (
     Pipeline,
     PlanOptions,
     Selection,
-    enum,
     without_none,
 )
 from batchplan._plan_loads import LoadValues
@@ -53,9 +54,8 @@ class Request:
     """
 
     def __init__(self, lengths: ArrayLike, **options: Unpack[PlanOptions]) -> None:
-        unknown = sorted(options.keys() - PlanOptions.__annotations__.keys())
-        if unknown:
-            raise TypeError(f"{unknown[0]!r} is no option of a plan")
+        for name in options.keys() - PlanOptions.__annotations__.keys():
+            raise _unknown_option(name)
         max_tokens, passes = options.get("max_tokens"), options.get("passes")
         given = [] if passes is None else members("passes", passes, Pass)
         limits = options.get("limits")
@@ -111,35 +111,34 @@ class Request:
         if not (selection is None or isinstance(selection, Selection)):
             raise InvalidRequest(f"selection is {selection!r}; must be a batchplan.Selection")
 
-        def optional(check: Callable[[str, Any], Value], name: str, key: str) -> Value | None:
-            value: Any = options.get(key)
-            return None if value is None else check(name, value)
+        def optional(check: Callable[[str, Any], Value], name: str) -> Value | None:
+            value: Any = options.get(name)
+            return None if value is None else check(FIELDS.get(name, name), value)
 
-        seed = optional(whole, "mini_batches.seed", "seed")
+        seed = optional(whole, "seed")
         dynamic = _dynamic_context(options.get("dynamic_cp"))
-        # 0 counts as 1.
-        self.ranks = max(1, optional(whole, "topology.data_parallel", "dp") or 1)
+        self.ranks = optional(positive, "dp") or 1
         if dynamic is not None:
-            self.ranks *= max(1, optional(whole, "topology.context_parallel", "cp") or 1)
+            self.ranks *= optional(positive, "cp") or 1
         self.fields = without_none(
-            preset=optional(text, "preset", "preset"),
+            preset=optional(text, "preset"),
             topology=without_none(
-                data_parallel=optional(whole, "topology.data_parallel", "dp"),
-                context_parallel=optional(whole, "topology.context_parallel", "cp"),
-                tensor_parallel=optional(whole, "topology.tensor_parallel", "tp"),
-                pipeline_parallel=optional(whole, "topology.pipeline_parallel", "pp"),
-                virtual_pipeline=optional(whole, "topology.virtual_pipeline", "vpp"),
-                sequence_parallel=optional(flag, "topology.sequence_parallel", "sequence_parallel"),
+                data_parallel=optional(positive, "dp"),
+                context_parallel=optional(positive, "cp"),
+                tensor_parallel=optional(positive, "tp"),
+                pipeline_parallel=optional(positive, "pp"),
+                virtual_pipeline=optional(positive, "vpp"),
+                sequence_parallel=optional(flag, "sequence_parallel"),
                 dynamic_context=dynamic,
             ),
             pipeline=None if pipeline is None else pipeline.to_dict(),
             mini_batches=without_none(
-                size=optional(whole, "mini_batches.size", "mini_batch_size"),
-                order=_order(options.get("order"), optional(flag, "shuffle", "shuffle")),
+                size=optional(whole, "mini_batch_size"),
+                order=_order(options.get("order"), optional(flag, "shuffle")),
                 seed=None if seed is None else str(seed),
                 groups=enum("groups", options.get("groups")),
-                max_delay=optional(whole, "mini_batches.max_delay", "max_delay"),
-                group_count=optional(whole, "mini_batches.group_count", "mini_batch_groups"),
+                max_delay=optional(whole, "max_delay"),
+                group_count=optional(whole, "mini_batch_groups"),
                 last=enum("last_mini_batch", options.get("last_mini_batch")),
             ),
             selection=None if selection is None else selection.to_dict(),
@@ -147,15 +146,26 @@ class Request:
             synchronization=enum("synchronization", options.get("synchronization")),
             effort=enum("effort", options.get("effort")),
             overlong=enum("overlong", options.get("overlong")),
-            allow_empty_microbatches=optional(
-                flag, "allow_empty_microbatches", "allow_empty_microbatches"
-            ),
-            manifest=without_none(pad_to=optional(whole, "manifest.pad_to", "pad_to")),
+            allow_empty_microbatches=optional(flag, "allow_empty_microbatches"),
+            manifest=without_none(pad_to=optional(whole, "pad_to")),
             passes=[one.to_dict(place) for place, one in enumerate(given)],
         )
 
     def to_json(self) -> str:
         return to_json(self.fields)
+
+
+def _unknown_option(name: str) -> TypeError:
+    """With what was probably meant: another option, by its name or the wire contract's, or a field of one."""
+    known = list(PlanOptions.__annotations__)
+    meant = {field.rpartition(".")[2]: one for one, field in FIELDS.items() if one in known}.get(name)
+    if meant is not None:
+        return TypeError(f"{name!r} is no option of a plan; did you mean {meant}?")
+    for kind, where in ((Pass, "passes=[{}]"), (Pipeline, "pipeline={}"), (Selection, "selection={}")):
+        if name in kind.__annotations__:
+            made = where.format(f"batchplan.{kind.__name__}(..., {name}=...)")
+            return TypeError(f"{name!r} is no option of a plan; did you mean {made}?")
+    return TypeError(f"{name!r} is no option of a plan{did_you_mean(name, known)}")
 
 
 def check_options(options: PlanOptions) -> None:

@@ -41,8 +41,8 @@ def divide(
             min_microbatches=least,
             microbatch_count_multiple=multiple,
             max_sequences=max_sequences,
-            balance_on=balance_on,
-            order=order,
+            balance_on=balance_on,  # type: ignore[arg-type]
+            order=order,  # type: ignore[arg-type]
             limits=limits,
         )
         given = numpy.asarray(lengths)
@@ -84,7 +84,7 @@ def balanced_partitions(
             batchplan.Pass(
                 max(int(units.sum(dtype=numpy.int64)), 1),
                 equal_sequence_counts=bool(equal_size) or None,
-                sharding=sharding,
+                sharding=sharding,  # type: ignore[arg-type]
             )
         ],
     )

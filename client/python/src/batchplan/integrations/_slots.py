@@ -29,9 +29,9 @@ def options_of(
     if cost is not None:
         options["cost"] = cost
     if synchronization is not None:
-        options["synchronization"] = synchronization
+        options["synchronization"] = synchronization  # type: ignore[typeddict-item]
     if effort is not None:
-        options["effort"] = effort
+        options["effort"] = effort  # type: ignore[typeddict-item]
     tried: batchplan.PlanOptions = {**options, "max_tokens": 1, "loads": {name: [0] for name in loads}}
     batchplan.plan([1], **tried)
     return options

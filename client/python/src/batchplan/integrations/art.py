@@ -231,7 +231,7 @@ def _fastest(trainer: _Trainer, own: list[Any], leaves: list[Any], seq_len: int,
                 "cost": trainer.cost,
                 "shared_prefixes": shared_prefixes,
                 "shared_with": shared_with,
-                "passes": [batchplan.Pass(seq_len, rows=rows)],
+                "passes": [batchplan.Pass(seq_len, rows=rows)],  # type: ignore[arg-type]
             }
             slots = slots_or_none(lengths, options)
             if slots is not None and trainer.seats(len(slots) * dp) <= trainer.seats(len(own)):

@@ -449,7 +449,7 @@ def register(
         raise batchplan.FailedPrecondition(
             f'{_MODULE} has no scheduler "{_NAME}"; Megatron-LM has it since 2026, megatron-core 0.16 not'
         )
-    _replace(schedulers, keys[_NAME], PlannedScheduler, {**options, "overlong": overlong})
+    _replace(schedulers, keys[_NAME], PlannedScheduler, {**options, "overlong": overlong})  # type: ignore[typeddict-item]
     if _DYNAMIC_NAME in keys:
         _replace(schedulers, keys[_DYNAMIC_NAME], PlannedDynamicScheduler, options)
 

@@ -104,7 +104,7 @@ class SequencePacker:
                 batchplan.Pass(
                     bin_capacity,
                     min_microbatches=max(-(-(min_bin_count or 0) // self._ranks), 1),
-                    packer=None if name == "balanced" else name,
+                    packer=None if name == "balanced" else name,  # type: ignore[arg-type]
                 )
             ],
             "seed": seed,

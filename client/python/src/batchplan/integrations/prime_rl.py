@@ -194,7 +194,7 @@ def _slots(
         options = {
             **options,
             "kinds": kinds,
-            "passes": [dataclasses.replace(one, kinds_per_slot=per_slot) for one in options["passes"]],
+            "passes": [dataclasses.replace(one, kinds_per_slot=per_slot) for one in options["passes"]],  # type: ignore[arg-type]
         }
     patches = [pixel_rows(one.mm_kwargs) for one in samples]
     if images.are_planned and any(patches):

@@ -29,11 +29,13 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
+from batchplan._option_help import takes_options
 from batchplan._options import Pass, PlanOptions, load_costs
 from batchplan._request import check_options
 from batchplan.integrations._loss_weights import check_weights, weigh_losses
 
 if TYPE_CHECKING:
+    from batchplan._choices import Synchronization
     from batchplan.torch import Mixture
     from batchplan.torch._row_costs import PackedRows
     from typing_extensions import Unpack
@@ -41,9 +43,14 @@ if TYPE_CHECKING:
 _TRAINERS_OWN = (
     "dp", "shuffle", "mini_batch_size", "mini_batch_groups", "last_mini_batch", "allow_empty_microbatches",
 )  # fmt: skip
+# Those that BatchSampler refuses, and that of prefixes.
+_NOT_OF_SAMPLERS = (
+    "prompt_lengths", "shared_prefixes", "shared_with", "ranks", "selection", "ages", "dynamic_cp",
+)  # fmt: skip
 _HOOKS = ("_get_train_sampler", "get_train_dataloader")
 
 
+@takes_options(without=(*_TRAINERS_OWN, *_NOT_OF_SAMPLERS))
 def plan_batches(
     trainer: Any,
     *,
@@ -85,7 +92,7 @@ def plan_batches(
             BatchSampler has it. Not with `groups` of several sizes, and not in a trainer that generates.
         largest_first: the first epoch begins with the global batch of the largest micro-batch, so that too little
             memory shows at once. That epoch is planned before training for it. Not in a trainer that generates.
-        options: see batchplan.PlanOptions. max_tokens, of a micro-batch on one rank, is such that
+        options: those of batchplan.plan. max_tokens, of a micro-batch on one rank, is such that
             gradient_accumulation_steps of them have room for a rank's part of every global batch; `passes`
             in its place says more of micro-batches, and only the first one counts. `loads`, `items` and `kinds` have
             one entry for each sequence of the training dataset; of padded ones, loads can be limited, and cost
@@ -369,7 +376,7 @@ def check_ranks(trainer: Any) -> None:
             )
 
 
-def _synchronization(trainer: Any) -> str:
+def _synchronization(trainer: Any) -> Synchronization:
     """DDP adds up a step's gradients on each rank, whose parts meet at its end."""
     kind = str(trainer.accelerator.distributed_type.value)
     return "accumulated" if kind in ("NO", "MULTI_GPU", "MULTI_CPU") else "lockstep"

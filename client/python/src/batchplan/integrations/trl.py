@@ -189,7 +189,7 @@ def pack_examples(
         kept = kept[lengths[kept] <= seq_length]
     rows: list[list[tuple[int, int]]] = []
     if len(kept):
-        plan = batchplan.plan(lengths[kept], max_tokens=seq_length, overlong=overlong)
+        plan = batchplan.plan(lengths[kept], max_tokens=seq_length, overlong=overlong)  # type: ignore[arg-type]
         rows = [
             list(zip(kept[one.indices].tolist(), one.lengths.tolist())) for one in plan.rank(0) if len(one)
         ]

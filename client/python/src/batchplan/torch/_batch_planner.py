@@ -10,10 +10,12 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
+from batchplan._choices import Effort
 from batchplan._errors import InvalidRequest
 from batchplan._local import plan as make_plan
 from batchplan._options import DEFAULT_COST, CostModel, Pass, PlanOptions, load_costs
-from batchplan._plan import PassPlan, Plan
+from batchplan._pass_plan import PassPlan
+from batchplan._plan import Plan
 from batchplan._sequence_loads import SequenceLoads
 from batchplan.torch._dataset import Dataset
 from batchplan.torch._dropped import kept_of
@@ -23,7 +25,7 @@ Positions = NDArray[Any]
 _PLACE = re.compile(r"(\b(?:lengths|group_ids|prompt_lengths)\[|\bsequence )(\d+)")
 _INT32_MOST = 2**31 - 1
 # The quickest first.
-_EFFORTS = ("fast", "default", "thorough")
+_EFFORTS: tuple[Effort, ...] = ("fast", "default", "thorough")
 # By which a budget or limit is divided, where several are to be held.
 _FINEST = 2**20
 # Sums of doubles depend on their order.
@@ -276,7 +278,7 @@ class BatchPlanner:
         """Those of a global batch."""
         return self._mini_batches.count(len(batch), self._group_ids[batch] if len(self._group_ids) else self._group_ids)
 
-    def plan(self, batch: Positions, *, effort: str | None = None) -> Plan:
+    def plan(self, batch: Positions, *, effort: Effort | None = None) -> Plan:
         """A global batch's plan, by another effort where that of the options finds none.
 
         Raises:
@@ -287,7 +289,7 @@ class BatchPlanner:
         options = self.options_of(batch)
         if self.microbatches is not None:
             return self._of_number(batch, options, effort)
-        efforts = [effort or self.options.get("effort") or "default", *_EFFORTS]
+        efforts: list[Effort] = [effort or self.options.get("effort") or "default", *_EFFORTS]
         refused: InvalidRequest | None = None
         for one in dict.fromkeys(efforts):
             try:
@@ -297,7 +299,7 @@ class BatchPlanner:
         assert refused is not None
         raise refused
 
-    def _of_number(self, batch: Positions, options: PlanOptions, effort: str | None) -> Plan:
+    def _of_number(self, batch: Positions, options: PlanOptions, effort: Effort | None) -> Plan:
         plan = None
         if effort is None:
             plan = self._exact(batch, options)

@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike
 
 from batchplan import _core
 from batchplan._checks import whole
+from batchplan._option_help import takes_options
 from batchplan._options import PlanOptions
 from batchplan._plan import Plan
 from batchplan.torch._batch_size_schedule import BatchSizeSchedule
-from batchplan.torch._global_batches import GlobalBatches
+from batchplan.torch._global_batches import NOT_OF_SAMPLERS, GlobalBatches
 from batchplan.torch._mixture import Mixture
 from batchplan.torch._row_costs import PackedRows
 
@@ -63,6 +64,7 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
     after another one was, or after set_epoch or load_state_dict, raises RuntimeError.
     """
 
+    @takes_options(without=NOT_OF_SAMPLERS, defaults={"shuffle": True})
     def __init__(
         self,
         lengths: ArrayLike | PackedRows,
@@ -106,7 +108,7 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
                 with padding, and among equals the costliest, so that too little memory shows at once; where the cost
                 model has loads, the costliest with these. The others keep their order, and other epochs theirs. The
                 whole first epoch is planned at once for that. Not with a batch size that grows.
-            options: see PlanOptions; of passes, the first one counts, and group_ids, prompt_lengths, loads, items and
+            options: those of batchplan.plan; of passes, the first one counts, and group_ids, prompt_lengths, loads, items and
                 kinds have one entry for each sequence of the dataset, of which every plan gets its part. Of packed
                 rows, a micro-batch has as many as max_tokens holds of the widest one, and at most a pass's max_sequences;
                 options that are about tokens, or about ranks that share a row, are refused. `shuffle`, here True unless

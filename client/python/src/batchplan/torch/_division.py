@@ -9,7 +9,7 @@ import numpy
 from batchplan._errors import InvalidRequest
 from batchplan._micro_batch import MicroBatch
 from batchplan._options import DEFAULT_COST, CostModel, load_costs
-from batchplan._plan import PassPlan
+from batchplan._pass_plan import PassPlan
 from batchplan._sequence_loads import SequenceLoads
 from batchplan.torch._batch_planner import BatchPlanner, Positions
 from batchplan.torch._capacity import Capacity

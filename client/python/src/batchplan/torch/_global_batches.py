@@ -29,6 +29,14 @@ from batchplan.torch._row_costs import PackedRows, packed_rows
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+# Options that no sampler takes, and why.
+NOT_OF_SAMPLERS = {
+    "ranks": "decides which rank has a sequence",
+    **dict.fromkeys(
+        ("selection", "ages", "shared_prefixes", "shared_with"), "gives out all sequences, in any order"
+    ),
+    "dynamic_cp": "gives out sequences, and not which ranks share them",
+}
 # Of refusals that fewer sequences, or fewer ranks, may mend, what they name.
 _OF_RANKS = ("data_parallel", "mini_batches.size", "mini_batches.group_count")
 
@@ -135,15 +143,10 @@ class GlobalBatches:
             raise ValueError(f"rank is {self._rank}; must be 0 to {self.ranks - 1}")
         if self._seed < 0:
             raise ValueError(f"seed is {self._seed}; must be at least 0")
-        if options.get("ranks") is not None:
-            raise ValueError("ranks is set; a sampler decides which rank has a sequence: leave it out")
-        for name in ("selection", "ages", "shared_prefixes", "shared_with"):
-            if options.get(name) is not None:
-                raise ValueError(f"{name} is set; a sampler gives out all sequences, in any order: leave it out")
-        if options.get("dynamic_cp"):
-            raise ValueError(
-                "dynamic_cp is set; a sampler gives out sequences, and not which ranks share them: leave it out"
-            )
+        for name, reason in NOT_OF_SAMPLERS.items():
+            value: Any = options.get(name)
+            if value is not None and value is not False:
+                raise ValueError(f"{name} is set; a sampler {reason}: leave it out")
         if options.get("overlong") == "truncate":
             raise ValueError('overlong is "truncate"; a sampler yields whole sequences: cut them before')
         if self._window > 1 and self._mixture is not None:

@@ -81,9 +81,9 @@ def batch_balance(
             ],
         }
         if synchronization is not None:
-            options["synchronization"] = synchronization
+            options["synchronization"] = synchronization  # type: ignore[typeddict-item]
         if effort is not None:
-            options["effort"] = effort
+            options["effort"] = effort  # type: ignore[typeddict-item]
         plan = batchplan.plan(lengths, **options)
         plans = [(one.key(), of_pass) for one, of_pass in zip(uses, plan.passes)]
         order = _travel.rows_of_ranks(plan.passes[0], dp_size)

@@ -191,6 +191,50 @@ absl::StatusOr<Explanation> ExplainPass(Request request, size_t number, const Pa
 
 }  // namespace
 
+absl::string_view NameOf(Cause cause) {
+  switch (cause) {
+    case Cause::kLongestSequence:
+      return "longest_sequence";
+    case Cause::kFewSequences:
+      return "few_sequences";
+    case Cause::kBudget:
+      return "budget";
+    case Cause::kSequenceLimit:
+      return "sequence_limit";
+    case Cause::kMicrobatchCounts:
+      return "microbatch_counts";
+    case Cause::kSequenceMultiple:
+      return "sequence_multiple";
+    case Cause::kMiniBatches:
+      return "mini_batches";
+    case Cause::kGroups:
+      return "groups";
+    case Cause::kGivenRanks:
+      return "given_ranks";
+    case Cause::kKinds:
+      return "kinds";
+    case Cause::kLoadLimits:
+      return "load_limits";
+    case Cause::kLoadPhases:
+      return "load_phases";
+    case Cause::kBubbles:
+      return "bubbles";
+    case Cause::kStages:
+      return "stages";
+    case Cause::kPadding:
+      return "padding";
+    case Cause::kExchange:
+      return "exchange";
+    case Cause::kRepeatedPrefixes:
+      return "repeated_prefixes";
+    case Cause::kMoreSlots:
+      return "more_slots";
+    case Cause::kUnexplained:
+      return "unexplained";
+  }
+  return "";
+}
+
 absl::StatusOr<std::vector<Explanation>> Explain(const Manifest& manifest,
                                                  const PlanOptions& options, const Plan& plan) {
   if (absl::Status status = explain::CheckArrays(manifest, options, plan); !status.ok()) {

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "server/planner/plan.h"
 #include "server/planner/request/manifest.h"
 #include "server/planner/request/options.h"
@@ -68,6 +69,9 @@ enum class Cause {
   // Not known: the search may have missed a better plan, or the bounds are not sharp.
   kUnexplained,
 };
+
+// "longest_sequence", "unexplained".
+absl::string_view NameOf(Cause cause);
 
 struct ExplainedTime {
   Cause cause = Cause::kUnexplained;

@@ -12,6 +12,7 @@ NEEDED = (
     "kernels",
     "proto",
     "server/base",
+    "server/explain",
     "server/find_packages.cmake",
     "server/fitting",
     "server/pages",

@@ -67,6 +67,18 @@ Message ReadBytes(absl::string_view bytes) {
 
 }  // namespace
 
+void SetArrays(const ManifestArrays& arrays, Manifest& manifest) {
+  manifest.lengths = arrays.lengths;
+  manifest.group_ids = arrays.group_ids;
+  manifest.ranks = arrays.ranks;
+  manifest.ages = arrays.ages;
+  manifest.shared_prefixes = arrays.shared_prefixes;
+  manifest.shared_with = arrays.shared_with;
+  manifest.kinds = arrays.kinds;
+  manifest.loads = arrays.loads;
+  manifest.items = arrays.items;
+}
+
 std::vector<bool> PaddedPasses(const std::string& request_json) {
   const ParsedRequest parsed =
       Get(ParseRequestWithoutCosts(ReadJson<v1::PlanBatchRequest>(request_json)));

@@ -31,6 +31,9 @@ struct ManifestArrays {
   std::vector<LoadItems> items;
 };
 
+// Gives a manifest the arrays.
+void SetArrays(const ManifestArrays& arrays, Manifest& manifest);
+
 // Of each pass of a PlanBatchRequest, whether it is laid out as padded rows in place of packed
 // ones.
 std::vector<bool> PaddedPasses(const std::string& request_json);

@@ -25,6 +25,7 @@
 #include "batchplan/v1/batch_planner.pb.h"
 #include "client/python/core/bindings.h"
 #include "client/python/core/common_prefixes.h"
+#include "client/python/core/explaining.h"
 #include "client/python/core/messages.h"
 #include "client/python/core/planned.h"
 #include "client/python/core/planning.h"
@@ -32,6 +33,8 @@
 #include "client/python/core/unlocked.h"
 #include "proto/batchplan/v1/convert.h"
 #include "proto/batchplan/v1/json.h"
+#include "server/explain/explanation.h"
+#include "server/explain/plan_sentences.h"
 #include "server/pages/plan_page.h"
 #include "server/planner/make_plan.h"
 
@@ -235,19 +238,65 @@ std::string FitTo(const std::string& request_json) {
   return FitCosts(request_json);
 }
 
-// A plan as a page for the browser, one HTML file that needs nothing else: see
-// server/pages/plan_page.h. Both messages as protobuf's JSON, the request without its manifest;
-// `response` is a whole plan for it, made `where`.
-std::string PageOf(const std::string& request_json, const std::string& response_json,
-                   const std::string& where) {
-  const Unlocked unlocked;
+// A whole plan, and the request that it is for without its manifest's arrays.
+struct Messages {
+  // Both as protobuf's JSON.
+  Messages(const std::string& request_json, const std::string& response_json) {
+    Check(FromJson(request_json, &request));
+    Check(FromJson(response_json, &response));
+  }
+
   v1::PlanBatchRequest request;
-  Check(FromJson(request_json, &request));
   v1::PlanBatchResponse response;
-  Check(FromJson(response_json, &response));
+};
+
+// A plan as a page for the browser, one HTML file that needs nothing else: see
+// server/pages/plan_page.h. It was made `where`; why ranks wait is said where the arrays are known.
+std::string PageOf(const std::string& request_json, const std::string& response_json,
+                   const std::string& where, const std::optional<Arrays>& arrays) {
+  const Unlocked unlocked;
+  const Messages messages(request_json, response_json);
   // The plan says which costs it is made for.
-  const ParsedRequest parsed = Get(ParseRequestWithoutCosts(request));
-  return Get(PlanPage(request, parsed.options, response, {.where = where}));
+  const ParsedRequest parsed = Get(ParseRequestWithoutCosts(messages.request));
+  PlanSentences sentences;
+  if (arrays) {
+    ExplainedPlan explained = ExplainPlan(messages.request, messages.response, View(*arrays));
+    sentences.deferral = std::move(explained.deferral);
+    for (Explanation& pass : explained.passes) {
+      sentences.waiting.push_back(std::move(pass.sentences));
+    }
+  }
+  return Get(
+      PlanPage(messages.request, parsed.options, messages.response, {.where = where}, sentences));
+}
+
+// Why ranks wait: of each pass the predicted, ideal and least step time, causes, what the ideal
+// step takes for multiples and for required micro-batches, what would stay with twice the budget,
+// lone sequences and sentences; and why sequences wait.
+nb::tuple ExplanationOf(const std::string& request_json, const std::string& response_json,
+                        const Arrays& arrays) {
+  ExplainedPlan explained;
+  {
+    const Unlocked unlocked;
+    const Messages messages(request_json, response_json);
+    explained = ExplainPlan(messages.request, messages.response, View(arrays));
+  }
+  nb::list passes;
+  for (const Explanation& pass : explained.passes) {
+    nb::list causes;
+    for (const ExplainedTime& one : pass.causes) {
+      causes.append(nb::make_tuple(std::string(NameOf(one.cause)), one.time, one.in_any_plan));
+    }
+    nb::list lone;
+    for (const LoneSequence& one : pass.lone_sequences) {
+      lone.append(nb::make_tuple(one.mini_batch, one.slot, one.sequence, one.length, one.waiting));
+    }
+    passes.append(nb::make_tuple(pass.predicted_step_time, pass.ideal_step_time,
+                                 pass.lower_bound_step_time, causes, pass.aligning,
+                                 pass.required_microbatches, pass.with_twice_the_budget, lone,
+                                 pass.sentences));
+  }
+  return nb::make_tuple(passes, explained.deferral);
 }
 
 void RaiseStatus(const std::exception_ptr& thrown, void* /*payload*/) {
@@ -300,7 +349,10 @@ NB_MODULE(_core, module) {
   module.def("common_prefixes_of_lists", &CommonPrefixesOfLists);
   module.def("fit_costs", &FitTo);
   module.def("padded_passes", &PaddedPasses);
-  module.def("plan_page", &PageOf);
+  module.def("plan_page", &PageOf, nb::arg("request_json"), nb::arg("response_json"),
+             nb::arg("where"), nb::arg("arrays").noconvert().none());
+  module.def("explain_plan", &ExplanationOf, nb::arg("request_json"), nb::arg("response_json"),
+             nb::arg("arrays").noconvert());
   BindCallRules(module);
   BindKernels(module);
   module.def("version", [] { return std::string(PlannerVersion()); });

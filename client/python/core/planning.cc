@@ -44,14 +44,7 @@ std::shared_ptr<Planned> MakePlanned(const std::string& request_json, const Mani
   // Presets are read otherwise where there are ranks.
   request.mutable_manifest()->mutable_ranks()->Add(arrays.ranks.begin(), arrays.ranks.end());
   ParsedRequest parsed = Get(ParseRequest(request));
-  parsed.manifest.lengths = arrays.lengths;
-  parsed.manifest.group_ids = arrays.group_ids;
-  parsed.manifest.ages = arrays.ages;
-  parsed.manifest.shared_prefixes = arrays.shared_prefixes;
-  parsed.manifest.shared_with = arrays.shared_with;
-  parsed.manifest.kinds = arrays.kinds;
-  parsed.manifest.loads = arrays.loads;
-  parsed.manifest.items = arrays.items;
+  SetArrays(arrays, parsed.manifest);
   const auto start = Clock::now();
   Plan plan = Get(MakePlan(parsed.manifest, parsed.options, stop));
   const auto time = absl::FromChrono(Clock::now() - start);

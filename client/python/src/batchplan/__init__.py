@@ -26,6 +26,7 @@ from batchplan._errors import (
     TlsError,
     Unavailable,
 )
+from batchplan._explain import Cause, Explanation, LoneSequence
 from batchplan._local import plan
 from batchplan._measured import Comparison, MicroBatchTiming
 from batchplan._options import (
@@ -56,6 +57,7 @@ __all__ = [
     "DEFAULT_COST",
     "AccessDenied",
     "AsyncClient",
+    "Cause",
     "Client",
     "Comparison",
     "CostModel",
@@ -64,11 +66,13 @@ __all__ = [
     "DynamicContext",
     "Error",
     "ExcludedSequence",
+    "Explanation",
     "FailedPrecondition",
     "Fit",
     "InvalidRequest",
     "LoadCost",
     "LoadMetrics",
+    "LoneSequence",
     "MicroBatch",
     "MicroBatchTiming",
     "MiniBatchDecision",

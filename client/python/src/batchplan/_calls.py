@@ -80,6 +80,7 @@ def plan_call(
             _BY_SERVER,
             item_sequences=request.item_sequences,
             loads=request.load_values,
+            arrays=request.arrays,
         ),
         None if needs_server else lambda seconds, stop: plan_request(request, seconds, stop),
     )

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 _Uint32s = NDArray[numpy.uint32]
 _Float64s = NDArray[numpy.float64]
 # Of the manifest: lengths, group_ids, ranks, ages, shared_prefixes, shared_with, kinds, loads, items.
-_Arrays = tuple[
+Arrays = tuple[
     _Uint32s,
     _Uint32s,
     _Uint32s,
@@ -119,13 +119,13 @@ class Stop:
 
 def plan_batch(
     request_json: str,
-    arrays: _Arrays,
+    arrays: Arrays,
     watches_signals: bool = False,
     seconds: float | None = None,
     stop: Stop | None = None,
 ) -> Planned: ...
-def encode_plan_batch(request_json: str, arrays: _Arrays) -> bytes: ...
-def encode_join_batch(request_json: str, arrays: _Arrays) -> bytes: ...
+def encode_plan_batch(request_json: str, arrays: Arrays) -> bytes: ...
+def encode_join_batch(request_json: str, arrays: Arrays) -> bytes: ...
 def encode_report_step(request_json: str) -> bytes: ...
 def decode_plan_batch(response: bytes, ranks: int) -> Planned: ...
 def decode_join_batch(
@@ -174,5 +174,23 @@ def is_no_answer(code: int) -> bool: ...
 def is_too_large(message: str) -> bool: ...
 def default_run_id(world_size: int) -> str: ...
 def padded_passes(request_json: str) -> list[bool]: ...
-def plan_page(request_json: str, response_json: str, where: str) -> str: ...
+def plan_page(request_json: str, response_json: str, where: str, arrays: Arrays | None) -> str: ...
+
+# Of a pass: the predicted, ideal and least step time; causes, by name, time and whether every plan has them; what
+# multiples, required micro-batches and twice the budget take; lone sequences; sentences.
+_Explanation = tuple[
+    float,
+    float,
+    float,
+    list[tuple[str, float, bool]],
+    float,
+    float,
+    float,
+    list[tuple[int, int, int, int, float]],
+    list[str],
+]
+
+def explain_plan(
+    request_json: str, response_json: str, arrays: Arrays
+) -> tuple[list[_Explanation], list[str]]: ...
 def version() -> str: ...

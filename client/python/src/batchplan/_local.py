@@ -54,4 +54,5 @@ def plan_request(
         "in process",
         item_sequences=request.item_sequences,
         loads=request.load_values,
+        arrays=request.arrays,
     )

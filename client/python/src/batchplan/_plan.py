@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from batchplan import _core
 from batchplan._asked import asked_of
+from batchplan._explain import Explanation, explain, kept
 from batchplan._measured import Comparison, MicroBatchTiming
 from batchplan._micro_batch import MicroBatch, Uint32s
 from batchplan._pass_plan import PassPlan
@@ -50,6 +51,7 @@ class Plan:
         worker_offsets: Uint32s | None = None,
         item_sequences: Mapping[str, Uint32s] | None = None,
         loads: LoadValues = NO_LOADS,
+        arrays: _core.Arrays | None = None,
     ) -> None:
         self._is_slice = ranks is not None
         ranks = range(planned.ranks()) if ranks is None else ranks
@@ -72,6 +74,7 @@ class Plan:
         self._head = head
         self._request_json = request_json
         self._where = where
+        self._arrays = None if arrays is None else kept(arrays)
 
     @property
     def metrics(self) -> PlanMetrics:
@@ -155,16 +158,30 @@ class Plan:
         ]
         return self._head | {"passes": passes, "deferred": self.deferred.tolist()}
 
+    def explain(self, number: int = 0) -> Explanation:
+        """Why ranks wait in a pass, and with a selection why sequences do: proven or added up, not guessed. print()
+        shows it as sentences.
+
+            print(batchplan.plan(lengths, dp=16, max_tokens=16384).explain())
+
+        Raises:
+            IndexError: there is no such pass.
+            ValueError: of a plan that workers joined, as none of them knows what the others sent.
+        """
+        if self._arrays is None:
+            raise ValueError("it is a plan that workers joined; none of them knows what the others sent")
+        return explain(self._request_json, self.to_dict(), self._arrays)[number]
+
     def to_html(self) -> str:
         """The plan as a page for the browser, of one file that needs no other: the picture of ranks over
-        time, what stands in each micro-batch, and the metrics. Some 12 bytes a sequence.
+        time, what stands in each micro-batch, why ranks wait, and the metrics. Some 12 bytes a sequence.
 
         Raises:
             ValueError: of one rank's part of a plan.
         """
         if self._is_slice:
             raise ValueError("it is one rank's part of a plan; the picture needs all ranks")
-        return _core.plan_page(self._request_json, json.dumps(self.to_dict()), self._where)
+        return _core.plan_page(self._request_json, json.dumps(self.to_dict()), self._where, self._arrays)
 
     def _repr_html_(self) -> str | None:
         """The page, for notebooks; None, so that they show the text, where there is none or it is large."""

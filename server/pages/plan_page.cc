@@ -63,6 +63,7 @@ void ShowPipeline(const PlanOptions& options, v1::Pipeline* shown) {
   const Pipeline pipeline = PipelineOf(options.topology, options.pipeline, /*forward_only=*/false);
   if (pipeline.interleaved) shown->set_group_size(pipeline.group_size);
   shown->set_backward_ratio(pipeline.backward_ratio);
+  shown->clear_stage_shares();
   shown->mutable_stage_shares()->Add(pipeline.shares.begin(), pipeline.shares.end());
 }
 

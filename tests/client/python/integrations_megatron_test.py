@@ -252,7 +252,7 @@ def test_costs_and_the_rest_reach_the_plan(trainer):
 
 
 def test_long_samples_are_named(trainer):
-    with pytest.raises(ValueError, match=r"lengths\[1\] is 17, but .* is 16"):
+    with pytest.raises(ValueError, match=r"lengths\[1\] .*is 17, but .* is 16"):
         registered(trainer)(8, 2, 1, None).run([3, 17])
 
 
@@ -292,7 +292,7 @@ def test_groups_of_virtual_pipelines_and_the_least_size_are_kept(trainer):
     groups = dynamic(trainer, 1024, 2, 4, min_cp_size=3).run(lengths)
     assert {of_ranks.count(samples) for of_ranks in groups for samples in of_ranks} == {4}
     for pool in ((2, 4), (2, 3)):
-        with pytest.raises(ValueError, match=r"lengths\[1\] is 12288"):
+        with pytest.raises(ValueError, match=r"lengths\[1\] .*is 12288"):
             dynamic(trainer, 1024, *pool).run([48, 12288])
     with pytest.raises(ValueError, match="there are 3 ranks"):
         dynamic(trainer, 1024, 1, 3).run(padded_for(3, [100] * 10))

@@ -41,7 +41,7 @@ def test_a_plan_keeps_what_it_is_explained_by():
 
 
 def test_each_pass_is_explained_by_itself():
-    plan = batchplan.plan(LENGTHS, dp=2, passes=[batchplan.Pass(1024), batchplan.Pass(2048)])
+    plan = batchplan.plan(LENGTHS, dp=2, passes=[batchplan.Pass(1024, name="train"), batchplan.Pass(2048, name="score")])
     assert plan.explain(1).predicted_step_time == plan.passes[1].metrics.predicted_step_time
     with pytest.raises(IndexError):
         plan.explain(2)

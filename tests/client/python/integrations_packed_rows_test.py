@@ -404,7 +404,7 @@ def test_ms_swift_refuses_patches_that_are_not_known(swift):
     for options, message in (
         ({"limits": {"frames": 3}}, r'limits\[0\].load is "frames"'),
         ({"limits": {"patches": 0}}, "max_per_microbatch is 0"),
-        ({"cost": CostModel(1.0, loads={"frames": 3})}, r'loads\[0\].load is "frames"'),
+        ({"cost": CostModel(1.0, loads={"frames": 3})}, r'cost\.loads\[0\]\.load\) is "frames"'),
         ({"cost": CostModel(1.0, loads=[LoadCost("patches", 3, dealt=True)])}, r"loads\[0\].dealt"),
     ):
         with pytest.raises(ValueError, match=message):

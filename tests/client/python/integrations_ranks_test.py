@@ -69,9 +69,9 @@ def test_what_one_rank_can_not_divide_both_refuse_by_its_name(outcomes, case, me
     ("areal: no numbers on one", 0, "TypeError: "),
     ("areal trees: no tokens on one", 1, "TypeError: "),
     ("roll: no mask on one", 1, "KeyError: 'attention_mask'"),
-    ("roll: too long for load_balance on one", 0, "InvalidRequest: manifest.lengths[0] is 17"),
+    ("roll: too long for load_balance on one", 0, "InvalidRequest: manifest.lengths[0] (lengths[0]) is 17"),
     ("roll: too few for load_balance on one", 0, "InvalidRequest: passes[0]: mini-batch 0 has 1 sequence"),
-    ("verl: no numbers on one", 0, "InvalidRequest: manifest.lengths[0] is None; must be a whole number"),
+    ("verl: no numbers on one", 0, "InvalidRequest: manifest.lengths[0] (lengths[0]) is None; must be a whole number"),
 ])
 def test_what_fails_on_one_rank_is_an_error_of_both(outcomes, case, failing, error):
     assert outcomes[case][failing].startswith(error)

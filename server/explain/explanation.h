@@ -5,12 +5,10 @@
 //
 // Nothing is guessed. The time beyond the ideal step is
 //   - work that the ideal step does not have: padding, exchange, repeated prefixes, the fixed cost
-//   of
-//     further micro-batches. It is added up;
-//   - waiting. What of it every plan has is proven, by lower bounds of the step time: of the
-//   request
-//     as it is, and of the same sequences with one rule of the request after the other given up. By
-//     how much a bound falls with a rule is what the rule is said to cost;
+//     of further micro-batches. It is added up;
+//   - waiting that every plan has. It is proven by lower bounds of the step time: of the request as
+//     it is, and of the same sequences with one rule of the request after the other given up. What
+//     a bound falls by with a rule is what the rule costs;
 //   - the rest, of which nothing is known but that a better plan may exist.
 
 #ifndef BATCHPLAN_SERVER_EXPLAIN_EXPLANATION_H_
@@ -34,8 +32,7 @@ enum class Cause {
   // All sequences together can't be divided evenly among the ranks.
   kFewSequences,
   // Slots hold no more tokens than the budget, so that there are several, each as long as its
-  // longest
-  // micro-batch.
+  // longest micro-batch.
   kBudget,
   // The same of the sequences that a micro-batch may have.
   kSequenceLimit,
@@ -60,8 +57,7 @@ enum class Cause {
   // Stages that are not equal.
   kStages,
   // Work: padding of rows; exchange of context-parallel ranks, and what groups of several sizes
-  // cost;
-  // prefixes that are computed more than once; the fixed cost of slots beyond the fewest.
+  // cost; prefixes that are computed more than once; the fixed cost of slots beyond the fewest.
   kPadding,
   kExchange,
   kRepeatedPrefixes,

@@ -26,8 +26,7 @@ struct Circumstances {
 
 // First how long ranks wait, or that they hardly do; then the causes of a tenth of a percent of the
 // step or more, at most four; last what a better plan may gain.
-std::vector<std::string> SentencesOf(const Explanation& explanation,
-                                     const Circumstances& circumstances);
+std::vector<std::string> SentencesOf(const Explanation& explanation, const Circumstances& own);
 
 }  // namespace batchplan::explain
 

@@ -119,7 +119,7 @@ def refused(message, options=None, collator=None, kind=SeenTrainer, data=None, m
      {"options": {"max_tokens": None, "passes": [batchplan.Pass(BUDGET, scan="optimal")], "padded": False}}),
     ('effort is "zzz"', {"options": {"effort": "zzz"}}),
     ("lengths has 2 entries; the training dataset has 100", {"options": {"lengths": [1, 2]}}),
-    (r"manifest.lengths\[\d+\] is \d+, but passes\[0\].max_tokens_per_microbatch is 40", {"options": {"max_tokens": 40}}),
+    (r"manifest.lengths\[\d+\] \(lengths\[\d+\]\) is \d+, but passes\[0\].max_tokens_per_microbatch \(max_tokens\) is 40", {"options": {"max_tokens": 40}}),
     ("gradient_accumulation_steps is 1; global batch 0 of epoch 0 needs 3 on each rank: raise it or max_tokens, or "
      "lower per_device_train_batch_size",
      {"gradient_accumulation_steps": 1, "per_device_train_batch_size": 16}),

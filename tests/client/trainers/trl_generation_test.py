@@ -227,7 +227,7 @@ def test_rows_that_are_not_understood_are_refused(message, change):
     ("dp is given", {"dp": 2}, {}),
     ("seed is given; of a generation batch only max_tokens", {"seed": 1}, {}),
     ("max_tokens is 5; must be at least pad_to_multiple_of 8", {"max_tokens": 5}, {"pad_to_multiple_of": 8}),
-    ("max_tokens is 0; must be at least 1", {"max_tokens": 0}, {}),
+    (r"\(max_tokens\) is 0; must be at least 1", {"max_tokens": 0}, {}),
     ("passes.0..min_microbatches is 4; of a generation batch", {"passes": [Pass(300, min_microbatches=4)]}, {}),
     ("passes has 3 entries; must have one", {"passes": [Pass(300)] * 3}, {}),
     ("max_tokens", {"passes": None}, {}),

@@ -46,8 +46,8 @@ OWN_REDIS = {"redis": {"url": "redis://redis.databases.svc:6390/0", "egress": [{
 SCALED = REDIS | {"autoscaling": {"enabled": True}}
 # Each value of values.yaml: what is said besides, another value, and what the chart then has that it had not.
 VALUES = {
-    "image.repository": ({}, "registry.example/planner", "image: registry.example/planner:0.2.0"),
-    "image.tag": ({}, "0.2.0", "server:0.2.0"),
+    "image.repository": ({}, "registry.example/planner", "image: registry.example/planner:"),
+    "image.tag": ({}, "theirs", "server:theirs"),
     "image.pullPolicy": ({}, "Always", "imagePullPolicy: Always"),
     "replicas": (REDIS, 4, "replicas: 4"),
     "resources.requests.cpu": ({}, "6", "cpu: '6'"),

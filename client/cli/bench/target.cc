@@ -34,7 +34,7 @@ std::string Bytes(const grpc::ByteBuffer& buffer) {
 
 BenchTarget::BenchTarget(const std::string& address, const BenchTargetOptions& options,
                          const std::vector<v1::PlanBatchRequest>& requests)
-    : options_(options) {
+    : options_(options), first_seed_(absl::ToUnixMicros(absl::Now())) {
   for (uint32_t i = 0; i < options.connections; ++i) {
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(-1);
@@ -65,7 +65,7 @@ grpc::ByteBuffer BenchTarget::NextRequest() {
   if (!job_ids_.empty()) own.set_job_id(job_ids_[number % job_ids_.size()]);
   if (!options_.repeat) {
     own.set_step(number);
-    own.mutable_mini_batches()->set_seed(number);
+    own.mutable_mini_batches()->set_seed(first_seed_ + number);
   }
   const grpc::Slice slices[] = {requests_[number % requests_.size()],
                                 grpc::Slice(own.SerializeAsString())};

@@ -30,8 +30,8 @@ struct BenchTargetOptions {
   uint32_t connections = 1;
   // Job ids are <the request's>-0, -1, ... if there is more than one.
   uint32_t jobs = 1;
-  // Send each request as it is. Otherwise every call gets a step and a mini_batches.seed of its
-  // own, so that no cache has its plan.
+  // Send each request as it is. Otherwise every call has a step and a mini_batches.seed of its
+  // own, which no earlier target had either: no cache has its plan.
   bool repeat = false;
   absl::Duration timeout = absl::Seconds(30);
   // Null: plain text.
@@ -56,6 +56,8 @@ class BenchTarget {
   grpc::ByteBuffer NextRequest();
 
   const BenchTargetOptions options_;
+  // Microseconds of the clock at the start, which are more than calls come in.
+  const uint64_t first_seed_;
   std::vector<std::unique_ptr<grpc::GenericStub>> stubs_;
   std::vector<grpc::Slice> requests_;
   std::vector<std::string> job_ids_;

@@ -38,8 +38,8 @@ latency from the moment when its call was due, so that a call held up behind a s
 finds the latency at that rate. Percentiles are at most 0.8 % too high. Calls within the warm-up are
 not counted; a failed call counts as an error and not into the latencies.
 
-Every call has a step and a seed of its own, so that it is planned and not answered from the server's
-plan cache; --repeat sends the same --distinct requests again and again.
+Every call has a step and a seed of its own, which no earlier run had, so that it is planned and not
+answered from the server's plan cache; --repeat sends the same --distinct requests again and again.
 
 --echo measures the same load on a server that does nothing: a process on this machine which answers
 the same bytes with a plan's bytes. The two take turns, --rounds times. It also times the planner in

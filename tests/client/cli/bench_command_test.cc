@@ -49,6 +49,19 @@ TEST(BenchCommand, ComparesWithAnEchoAndWithThePlannerHere) {
                     HasSubstr("\necho "), HasSubstr("\nin process ")));
 }
 
+TEST(BenchCommand, IsPlannedAnewEachTimeUnlessItRepeats) {
+  ServerOptions options = TestServer::Options();
+  options.plan_cache_bytes = 64 << 20;
+  const TestServer server(options);
+  const std::string hits = "batchplan_plan_cache_hits_total";
+  for (int run = 0; run < 2; ++run) {
+    EXPECT_EQ(RunCli(Arguments(server, {"--sequences", "64"})).exit_code, 0);
+  }
+  EXPECT_EQ(server.Metric(hits), 0);
+  EXPECT_EQ(RunCli(Arguments(server, {"--sequences", "64", "--repeat"})).exit_code, 0);
+  EXPECT_GT(server.Metric(hits), 0);
+}
+
 TEST(BenchCommand, AnOpenLoopKeepsItsRate) {
   TestServer server;
   const std::vector<Row> rows =

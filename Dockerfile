@@ -4,6 +4,11 @@
 #   docker build --target trainers -t batchplan/trainers .
 #   docker build --target worker -t batchplan/worker \
 #     --build-arg WORKER_IMAGE=docker.io/nvidia/cuda:13.0.1-devel-ubuntu24.04 .
+#   docker build --target server -t batchplan/server \
+#     --build-arg BASE_IMAGE=docker.io/library/debian:sid-slim --build-arg GRPC_SUITE=experimental .
+#
+# GRPC_SUITE is the suite of Debian that gRPC, Protobuf and Abseil come from, where that of the base image is too old: a
+# newer suite than the base's may pull other packages along, so give the base that it builds on.
 #
 # All run as a user without privileges and write nothing, so that the root file system may be
 # read-only. WORKER_IMAGE needs apt; with nvcc in it the worker's kernels have the CUDA backend,
@@ -11,19 +16,25 @@
 
 ARG BASE_IMAGE=docker.io/library/debian:bookworm-20250520-slim
 ARG WORKER_IMAGE=${BASE_IMAGE}
+ARG GRPC_SUITE=
 
 FROM ${BASE_IMAGE} AS build
+ARG GRPC_SUITE
 WORKDIR /src
 COPY deploy/install_packages.sh deploy/
 RUN deploy/install_packages.sh build && rm -rf /var/lib/apt/lists/*
 COPY . .
 RUN cmake --preset release -DBATCHPLAN_CUDA=OFF -DBATCHPLAN_TESTS=OFF -DBATCHPLAN_BENCHMARKS=OFF \
   && cmake --build --preset release --target batchplan-server batchplan trainers_example \
-  && strip build/release/bin/*
+  && strip build/release/bin/* \
+  && deploy/install_packages.sh needed build/release/bin/* >build/packages
 
 FROM ${BASE_IMAGE} AS runtime
+ARG GRPC_SUITE
 COPY deploy/install_packages.sh /tmp/
-RUN /tmp/install_packages.sh run && rm -rf /var/lib/apt/lists/* /tmp/install_packages.sh
+COPY --from=build /src/build/packages /tmp/
+RUN /tmp/install_packages.sh run $(cat /tmp/packages) \
+  && rm -rf /var/lib/apt/lists/* /tmp/install_packages.sh /tmp/packages
 USER 65532:65532
 
 FROM runtime AS trainers

@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
 # Installs the packages of Debian and Ubuntu that batchplan needs and that are missing; nothing if none is.
 #
-#   deploy/install_packages.sh run      what the programs need once they are built (Debian 12)
 #   deploy/install_packages.sh build    what they are built with (Debian 12, 13, Ubuntu 24.04)
 #   deploy/install_packages.sh python   what client/python is built with (those, and Ubuntu 22.04)
 #   deploy/install_packages.sh test     both, and what the tests and checks need
 #   deploy/install_packages.sh cluster  what images are built and a cluster is brought up with
+#   deploy/install_packages.sh run PACKAGE...     these, and certificates
+#   deploy/install_packages.sh needed PROGRAM...  installs nothing: prints the packages whose libraries the programs are
+#                                                 linked with
+#
+# GRPC_SUITE names the suite of Debian that gRPC, Protobuf and Abseil come from, such as experimental; by default they
+# come from where everything does.
 set -euo pipefail
 
-run=(
-  libgrpc++1.51 libprotobuf32 libabsl20220623 libssl3 libprometheus-cpp-core1.0
-  libhiredis0.14 ca-certificates
+grpc=(
+  libprotobuf-dev protobuf-compiler libabsl-dev libgrpc++-dev protobuf-compiler-grpc
 )
 planner=(
   g++ cmake ninja-build libprotobuf-dev protobuf-compiler libabsl-dev libssl-dev ca-certificates
@@ -32,12 +36,16 @@ cluster=(
 )
 
 case "${1:-}" in
-  run) wanted=("${run[@]}") ;;
+  run) wanted=(ca-certificates "${@:2}") ;;
+  needed)
+    ldd "${@:2}" | awk '/=> \// { print "*/" $1 }' | sort -u | xargs dpkg -S | grep -v /lib32/ \
+      | cut -d : -f 1 | sort -u
+    exit ;;
   build) wanted=("${build[@]}") ;;
   cluster) wanted=("${cluster[@]}") ;;
   python) wanted=("${planner[@]}" "${python[@]}") ;;
   test) wanted=("${build[@]}" "${python[@]}" "${test[@]}") ;;
-  *) echo "usage: $0 run|build|python|test|cluster" >&2; exit 2 ;;
+  *) echo "usage: $0 build|python|test|cluster|run PACKAGE...|needed PROGRAM..." >&2; exit 2 ;;
 esac
 
 missing=()
@@ -50,5 +58,11 @@ as_root=()
 [ "$(id -u)" = 0 ] || as_root=(sudo)
 echo "Installing: ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
+if [ -n "${GRPC_SUITE:-}" ]; then
+  echo "deb http://deb.debian.org/debian $GRPC_SUITE main" | "${as_root[@]}" tee /etc/apt/sources.list.d/grpc.list
+fi
 "${as_root[@]}" apt-get update -q
+if [ -n "${GRPC_SUITE:-}" ] && [ "$1" != run ]; then
+  "${as_root[@]}" apt-get install -y -q --no-install-recommends -t "$GRPC_SUITE" "${grpc[@]}"
+fi
 "${as_root[@]}" apt-get install -y -q --no-install-recommends "${missing[@]}"

@@ -38,9 +38,13 @@ function(batchplan_end_if_missing what)
     "server, C++ client and command by -DBATCHPLAN_SERVICE=OFF.")
 endfunction()
 
-# Protobuf and its compiler.
+# Protobuf and its compiler. From version 22 its own package alone knows which libraries of Abseil it is linked with; older
+# ones often come without that package, and CMake's module finds them.
 macro(batchplan_find_protobuf)
-  batchplan_find(Protobuf "libprotobuf-dev protobuf-compiler")
+  find_package(Protobuf CONFIG QUIET)
+  if(NOT Protobuf_FOUND)
+    batchplan_find(Protobuf "libprotobuf-dev protobuf-compiler")
+  endif()
   if(Protobuf_FOUND AND NOT TARGET protobuf::protoc)
     batchplan_note_missing(protoc protobuf-compiler)
   endif()

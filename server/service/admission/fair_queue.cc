@@ -78,26 +78,25 @@ void FairQueue::Unqueue(Place& place) {
   if (owner.waiting == 0) owner.node.splice(owner.node.end(), waiting_owners_, owner.place);
 }
 
-bool FairQueue::MayHaveLast(const Owner& owner) const {
-  return owner.taken == 0 || owners_.size() == 1;
-}
-
-bool FairQueue::MayHaveLast(const Job& job, const std::string& name) const {
+bool FairQueue::MayHaveLast(const Job& job, const std::string& name, absl::Duration time) const {
+  // Of what nothing is known, the estimate is 0.
+  if (job.name != nullptr && time > absl::ZeroDuration() && time <= kShort) return true;
+  if (job.owner->taken > 0 && owners_.size() > 1) return false;
   if (job.taken == 0) return true;
   if (job.name != nullptr || job.taken > 1) return false;
   return calls_.at(job.taken_calls.front()).call.job != name;
 }
 
-bool FairQueue::MayHaveLast(const std::string& owner, const std::string& job) const {
+bool FairQueue::MayHaveLast(const std::string& owner, const std::string& job,
+                            absl::Duration time) const {
   const Owner* const its = FindOwner(owner);
-  if (its == nullptr) return true;
-  return MayHaveLast(*its) && MayHaveLast(*FindJob(*its, job), job);
+  return its == nullptr || MayHaveLast(*FindJob(*its, job), job, time);
 }
 
 FairQueue::Place* FairQueue::NextOf(Job& job, size_t free_threads) {
   for (const uint64_t id : job.queue) {
     Place& place = calls_.at(id);
-    if (free_threads > 1 || MayHaveLast(job, place.call.job)) return &place;
+    if (free_threads > 1 || MayHaveLast(job, place.call.job, place.call.time)) return &place;
     // Newcomers have different names.
     if (job.name != nullptr) break;
   }
@@ -105,7 +104,6 @@ FairQueue::Place* FairQueue::NextOf(Job& job, size_t free_threads) {
 }
 
 FairQueue::Place* FairQueue::Next(Owner& owner, size_t free_threads) {
-  if (free_threads == 1 && !MayHaveLast(owner)) return nullptr;
   Place* next = nullptr;
   for (Job* job : owner.waiting_jobs) {
     Place* const place = NextOf(*job, free_threads);

@@ -28,7 +28,8 @@
 // The last free thread goes to nobody who has one, even if nobody else waits: not to a job that has
 // one, not to a newcomer if two newcomers of the owner have one, and not to an owner that has one
 // while another owner is remembered. So whoever comes while long calls run finds a thread, unless
-// each of these is somebody else's.
+// each of these is somebody else's. A job with a call of its own that is done may have it for a
+// call of kShort: who comes then waits no longer than that.
 //
 // If there is no room, MakeRoom decides which calls are dropped, by longest queue drop (B. Suter et
 // al.: Design Considerations for Supporting TCP with Per-flow Queueing, INFOCOM 1998): the newest
@@ -64,6 +65,8 @@ class FairQueue {
  public:
   static constexpr absl::Duration kRemembered = absl::Minutes(10);
   static constexpr size_t kMaxIdleJobs = 4096;
+  // The estimated thread time of a call that anybody may wait for.
+  static constexpr absl::Duration kShort = absl::Milliseconds(20);
 
   struct Call {
     std::string owner;
@@ -113,8 +116,8 @@ class FairQueue {
   // that wait in the job, and those of others whose turn comes before.
   absl::Duration TimeAhead(const std::string& owner, const std::string& job) const;
 
-  // Whether a call of `job` may have the last free thread.
-  bool MayHaveLast(const std::string& owner, const std::string& job) const;
+  // Whether a call of `job` with this estimated thread time may have the last free thread.
+  bool MayHaveLast(const std::string& owner, const std::string& job, absl::Duration time) const;
 
   // Waiting calls; their time; and the cost of all calls, waiting or popped.
   size_t waiting() const { return waiting_; }
@@ -180,9 +183,8 @@ class FairQueue {
   // Null if there is none.
   const Owner* FindOwner(const std::string& owner) const;
   static const Job* FindJob(const Owner& owner, const std::string& job);
-  bool MayHaveLast(const Owner& owner) const;
   // `name` is the call's job, which matters among newcomers.
-  bool MayHaveLast(const Job& job, const std::string& name) const;
+  bool MayHaveLast(const Job& job, const std::string& name, absl::Duration time) const;
   // The next of the owner's calls that may have one of the free threads; null if none may.
   Place* Next(Owner& owner, size_t free_threads);
   // Next() within one job.

@@ -44,8 +44,10 @@ absl::StatusOr<uint64_t> PlanningPool::Submit(PlanningTask task) {
   {
     MutexLock lock(mutex_);
     if (stopped_) return absl::UnavailableError("the server is shutting down");
+    const absl::Duration time = rate_.TimeFor(kind, cost);
     // What a thread can take at once does not wait.
-    const bool last_is_not_for_it = idle_threads_ > 0 && !queue_.MayHaveLast(task.owner, task.job);
+    const bool last_is_not_for_it =
+        idle_threads_ > 0 && !queue_.MayHaveLast(task.owner, task.job, time);
     const FairQueue::Bounds bounds = {
         .waiting = options_.max_queued_plans + idle_threads_ - (last_is_not_for_it ? 1 : 0),
         .cost = options_.max_queued_sequences};
@@ -73,11 +75,7 @@ absl::StatusOr<uint64_t> PlanningPool::Submit(PlanningTask task) {
     ticket = ++last_ticket_;
     const auto mine = waiting_.try_emplace(ticket).first;
     try {
-      queue_.Push({.owner = task.owner,
-                   .job = task.job,
-                   .id = ticket,
-                   .cost = cost,
-                   .time = rate_.TimeFor(kind, cost)},
+      queue_.Push({.owner = task.owner, .job = task.job, .id = ticket, .cost = cost, .time = time},
                   now);
     } catch (...) {
       waiting_.erase(mine);

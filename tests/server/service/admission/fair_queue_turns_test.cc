@@ -217,6 +217,27 @@ TEST(FairQueueTest, TheLastFreeThreadGoesToNoJobThatHasOne) {
   EXPECT_EQ(queue.Pop(2), 4U);
 }
 
+TEST(FairQueueTest, TheLastFreeThreadGoesToShortCallsOfAKnownJob) {
+  FairQueue queue;
+  const Instant now = At(absl::Seconds(1));
+  const absl::Duration brief = FairQueue::kShort;
+  const absl::Duration longer = brief + absl::Nanoseconds(1);
+  queue.Push(MakeCall("A", "known", 1, 1, brief), now);
+  queue.Push(MakeCall("A", "known", 2, 1, brief), now);
+  EXPECT_EQ(queue.Pop(2), 1U);
+  EXPECT_EQ(queue.Pop(1), std::nullopt) << "before anything of it is done";
+  queue.Done(1, brief, now);
+  EXPECT_EQ(queue.Pop(2), 2U);
+  queue.Push(MakeCall("A", "known", 3, 1, brief), now);
+  EXPECT_TRUE(queue.MayHaveLast("A", "known", brief));
+  EXPECT_EQ(queue.Pop(1), 3U);
+  queue.Push(MakeCall("A", "known", 4, 1, longer), now);
+  queue.Push(MakeCall("A", "known", 5, 1, brief), now);
+  EXPECT_FALSE(queue.MayHaveLast("A", "known", longer));
+  EXPECT_EQ(queue.Pop(1), std::nullopt) << "the job's oldest call comes first";
+  EXPECT_FALSE(queue.MayHaveLast("A", "known", absl::ZeroDuration())) << "nothing is known of it";
+}
+
 TEST(FairQueueTest, TheLastFreeThreadGoesToANewcomerBesideOneOtherButNotBesideMore) {
   FairQueue queue;
   const Instant now = At(absl::Seconds(1));

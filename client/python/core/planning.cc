@@ -27,21 +27,21 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kSignalInterval(100);
-// Added to a time point it stays within the clock's range.
+// A longer time could overflow the clock.
 constexpr double kLongest = 86400.0 * 365;
 
-// That have micro-batches of their own.
+// The ranks that have micro-batches of their own.
 uint32_t RanksOf(const Topology& topology) {
   return topology.dynamic_context ? static_cast<uint32_t>(PoolOf(topology))
                                   : topology.data_parallel;
 }
 
-// Plans as a server does, without one. Throws StatusError; Cancelled once `stop` is requested.
+// Plans in this process. Throws StatusError; Cancelled once `stop` is requested.
 std::shared_ptr<Planned> MakePlanned(const std::string& request_json, const ManifestArrays& arrays,
                                      const std::stop_token& stop) {
   v1::PlanBatchRequest request;
   Check(FromJson(request_json, &request));
-  // Presets are read otherwise where there are ranks.
+  // Presets have other defaults if the manifest has ranks.
   request.mutable_manifest()->mutable_ranks()->Add(arrays.ranks.begin(), arrays.ranks.end());
   ParsedRequest parsed = Get(ParseRequest(request));
   SetArrays(arrays, parsed.manifest);
@@ -63,7 +63,7 @@ std::shared_ptr<Planned> MakePlanned(const std::string& request_json, const Mani
   return std::make_shared<Planned>(std::move(plan), RanksOf(parsed.options.topology), head);
 }
 
-// The caller's thread while another one plans. Returns once that is done.
+// Runs in the caller's thread while another one plans, and returns when the plan is done.
 void Await(const std::future<std::shared_ptr<Planned>>& plan, const PlanningLimits& limits) {
   const Clock::time_point end =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
@@ -111,7 +111,7 @@ std::shared_ptr<Planned> PlanWithin(const std::string& request_json, const Manif
     try {
       return PlanApart(request_json, arrays, limits);
     } catch (const std::system_error&) {
-      // The machine has no thread to spare. The plan goes before its limits.
+      // No thread could be started: plans in this one, without the time limit and without signals.
     }
   }
   const Unlocked unlocked(limits.stop);
@@ -126,7 +126,7 @@ std::shared_ptr<Planned> PlanHere(const std::string& request_json, const Manifes
     return PlanWithin(request_json, arrays, limits);
   } catch (const StatusError& error) {
     if (!absl::IsCancelled(error.status) || !PythonEnds()) throw;
-    // What a thread ends by without a word.
+    // A thread that gets SystemExit ends silently.
     PyErr_SetNone(PyExc_SystemExit);
     throw nb::python_error();
   }

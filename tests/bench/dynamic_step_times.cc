@@ -20,7 +20,7 @@
 namespace batchplan::bench {
 namespace {
 
-// So many sequences on each rank of a pool.
+// Lengths, and how many sequences there are for each rank of a pool.
 constexpr Family kFamilies[] = {
     {"maths", testing::MathsLengths, 64, 16384, 1},
     {"long_cot", testing::LongCotLengths, 32, 65536, 1},
@@ -28,13 +28,13 @@ constexpr Family kFamilies[] = {
     {"zipf", testing::ZipfLengths, 256, 8192, 1},
 };
 
-// Of a token's own cost: none; as over NVLink; as over InfiniBand, with few heads of keys and
-// values; with all of them.
+// Relative to a token's own cost: none; NVLink; InfiniBand with few heads of keys and values;
+// InfiniBand with all heads.
 constexpr double kExchanges[] = {0, 0.02, 0.065, 0.26};
 
 struct Machine {
   uint32_t pool = 1;
-  // Tokens that a rank holds.
+  // The tokens that a rank holds.
   uint32_t cap = 0;
   double exchange = 0;
   double per_microbatch = 0;
@@ -59,7 +59,7 @@ std::optional<double> StepTimeOf(std::span<const uint32_t> lengths, const PlanOp
   return plan->passes[0].metrics.predicted_step_time;
 }
 
-// The least step time of groups that all have one size.
+// The least step time of any fixed size of groups.
 std::optional<double> BestFixedTime(std::span<const uint32_t> lengths, const Machine& machine) {
   std::optional<double> best;
   for (uint32_t size = 1; size <= machine.pool; size *= 2) {
@@ -75,7 +75,7 @@ std::optional<double> BestFixedTime(std::span<const uint32_t> lengths, const Mac
   return best;
 }
 
-// What the ranks are busy for if every sequence takes as little of them as it can.
+// How long the ranks are busy if every sequence is on its cheapest size.
 double CheapestSizes(std::span<const uint32_t> lengths, const PlanOptions& options) {
   const CostModel& model = options.cost_model;
   const std::vector<GroupLimits> sizes =
@@ -100,7 +100,7 @@ double CheapestSizes(std::span<const uint32_t> lengths, const PlanOptions& optio
   return busy / pool + slots * model.per_microbatch;
 }
 
-// Of one batch or of several.
+// Figures of one batch, or sums over several.
 struct Figures {
   GeometricMean over_cheapest;
   GeometricMean over_bound;
@@ -108,7 +108,7 @@ struct Figures {
   GeometricMean fixed;
 };
 
-// Plans one batch. Adds slots and milliseconds to those given.
+// Plans one batch. Adds slots and milliseconds to the given sums.
 void AddBatch(const Family& family, const Machine& machine, uint64_t seed, Figures& of_row,
               Figures& of_table, double& slots, double& milliseconds) {
   const std::vector<uint32_t> lengths = family.lengths(family.sequences * machine.pool, seed);
@@ -145,7 +145,7 @@ struct Table {
   Figures figures;
 };
 
-// One family's rows.
+// Prints the rows of one family.
 void PrintRows(const Family& family, const std::vector<uint32_t>& pools, double per_microbatch,
                uint64_t seeds, Table& table) {
   for (const uint32_t part : {1u, 4u}) {

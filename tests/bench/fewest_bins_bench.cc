@@ -1,5 +1,6 @@
-// How many instances of each classic shape are solved, that is packed into as many bins as the best
-// bound proven by any of the efforts, and what that takes of processor time. Prints a table.
+// How many instances of each classic shape are solved, and the processor time for that. An instance
+// is solved if it has as many bins as the best bound that any of the efforts proves. Prints a
+// table.
 //
 //   build/release/bench/fewest_bins_bench [instances of each shape, default 100]
 
@@ -40,7 +41,7 @@ struct Row {
   std::vector<Figures> methods;
 };
 
-// First fit decreasing, then the efforts.
+// Compares first fit decreasing and the efforts.
 Row Compare(const ClassicInstance& instance) {
   const PackItems items{.lengths = instance.lengths};
   const BinLimits limits{.capacity = instance.capacity};

@@ -17,14 +17,14 @@
 namespace batchplan::bench {
 namespace {
 
-// The default cost model in units of 1/24576 of a token, in which it is whole-numbered.
+// A token in the units of the default cost model, in which costs are whole numbers.
 constexpr uint64_t kToken = 24576;
 constexpr uint64_t kTokensOfMicrobatch = 1024;
 
-// Of a token's own cost: over InfiniBand, with few heads of keys and values; with all of them.
+// Relative to a token's own cost: InfiniBand with few heads of keys and values; with all heads.
 constexpr double kExchanges[] = {0.065, 0.26};
 
-// A batch as the solvers see it.
+// A batch in the form of the solvers.
 struct Items {
   std::vector<uint32_t> lengths;
   std::vector<uint64_t> costs;

@@ -68,7 +68,7 @@ double StepTimeOf(const Machine& machine, std::span<const uint32_t> lengths,
   return PipelineTimeOf(machine.pipeline, machine.synchronization, costs, plan.size()).makespan;
 }
 
-// The step time of a plan; nothing if the method can't plan for the machine.
+// The step time of a method's plan; none if it can't plan for the machine.
 using Method = std::function<std::optional<double>(const Family&, const Machine&,
                                                    std::span<const uint32_t> lengths)>;
 
@@ -89,7 +89,7 @@ Method PresetMethod(absl::string_view preset, Effort effort) {
   };
 }
 
-// None of the systems makes the numbers of micro-batches that virtual stages need.
+// None of the systems makes the counts of micro-batches that virtual stages need.
 Method SystemMethod(RankMicrobatches (*plan)(std::span<const uint32_t>, uint32_t, uint32_t)) {
   return [plan](const Family& family, const Machine& machine,
                 std::span<const uint32_t> lengths) -> std::optional<double> {
@@ -98,8 +98,8 @@ Method SystemMethod(RankMicrobatches (*plan)(std::span<const uint32_t>, uint32_t
   };
 }
 
-// What a few lines find: ranks and micro-batches by the makespan of a flow line, the sum of a
-// rank's micro-batches and, for each further stage, its costliest.
+// A heuristic of a few lines. It chooses ranks and micro-batches by the makespan of a flow line:
+// the sum of a rank's micro-batches, plus its costliest one for each further stage.
 class FlowLine {
  public:
   FlowLine(const Family& family, const Machine& machine, std::span<const uint32_t> lengths)
@@ -127,7 +127,8 @@ class FlowLine {
   }
 
  private:
-  // The ranks' items where none takes longer, in descending order; nothing if they do not fit.
+  // Gives the ranks items, in descending order, so that none exceeds `most`; none if they do not
+  // fit.
   std::optional<std::vector<std::vector<uint32_t>>> RanksWithin(double most, uint32_t slots) const {
     const double stages = machine_.topology.pipeline_parallel - 1;
     std::vector<std::vector<uint32_t>> ranks(family_.ranks);
@@ -174,7 +175,7 @@ class FlowLine {
     return StepTimeOf(machine_, lengths_, plan);
   }
 
-  // Longest first, each into the cheapest bin that holds it.
+  // Puts the longest item first into the cheapest bin that holds it.
   std::optional<std::vector<std::vector<uint32_t>>> Bins(std::span<const uint32_t> items,
                                                          uint32_t slots) const {
     std::vector<std::vector<uint32_t>> bins(slots);
@@ -194,7 +195,7 @@ class FlowLine {
     return bins;
   }
 
-  // By random swaps; returns the rank's makespan.
+  // Improves the order by random swaps; returns the rank's makespan.
   double PutInOrder(std::vector<std::vector<uint32_t>>& bins) const {
     constexpr int kSwaps = 150;
     PipelineSimulator simulator(machine_.pipeline, static_cast<uint32_t>(bins.size()));
@@ -237,7 +238,7 @@ bool PrintPipelineStepTimes(const std::vector<uint32_t>& stages,
                             const std::string& family_name) {
   std::vector<std::pair<std::string, Method>> presets;
   for (const absl::string_view preset : kPresetNames) {
-    // One needs a pool of ranks.
+    // megatron_dynamic_cp needs a pool of ranks.
     if (preset == "balanced" || preset == "megatron_dynamic_cp") continue;
     if (PresetPass(preset, {})->layout != Layout::kPacked) continue;
     presets.emplace_back(preset, PresetMethod(preset, Effort::kDefault));

@@ -26,10 +26,10 @@ namespace {
 
 using testing::RankMicrobatches;
 
-// The default cost model's token in the judge's units.
+// A token of the default cost model, in the judge's units.
 constexpr double kToken = 24576;
 
-// A batch, and what is made of it for any number of ranks.
+// A batch and its plans for any number of ranks.
 struct Case {
   PrefixBatch batch;
   PrefixTree tree;
@@ -38,14 +38,14 @@ struct Case {
   explicit Case(PrefixBatch made) : batch(std::move(made)), tree(batch), judge(batch) {}
 };
 
-// Step times over others.
+// Ratios of step times.
 struct Ratios {
   GeometricMean mean;
   int below_one = 0;
 
   void Add(double ratio) {
     mean.Add(ratio);
-    // More than rounding.
+    // Counted only if below by more than rounding.
     below_one += ratio < 1 - 1e-9;
   }
 };
@@ -53,7 +53,7 @@ struct Ratios {
 struct Figures {
   Ratios fast_over_bound;
   Ratios over_bound;
-  // Over DEFAULT's step time.
+  // Divided by the step time of DEFAULT.
   Ratios nothing_shared;
   Ratios groups;
   Ratios groups_cut;
@@ -86,7 +86,7 @@ double StepTimeOf(Case& tested, const RankMicrobatches& plan, uint32_t budget,
          kToken;
 }
 
-// The presets that form rows of what sequences share.
+// The presets that form rows of shared tokens.
 std::vector<absl::string_view> TreePresets() {
   std::vector<absl::string_view> presets;
   for (const absl::string_view preset : kPresetNames) {
@@ -95,14 +95,14 @@ std::vector<absl::string_view> TreePresets() {
   return presets;
 }
 
-// By the planner. Rows are not padded.
+// Plans with the planner, without row padding.
 Planned PlannedBy(absl::string_view preset, Case& tested, uint32_t budget, uint32_t ranks,
                   Synchronization synchronization, Effort effort, bool shared) {
   PlanOptions options;
   options.topology.data_parallel = ranks;
   options.synchronization = synchronization;
   options.effort = effort;
-  // As the systems beside it: a rank with fewer rows runs empty micro-batches.
+  // As in the other systems, a rank with fewer rows has empty micro-batches.
   options.allow_empty_microbatches = true;
   options.passes.push_back(PresetPass(preset, options.topology).value());
   options.passes[0].max_tokens_per_microbatch = budget;
@@ -125,7 +125,7 @@ Planned PlannedBy(absl::string_view preset, Case& tested, uint32_t budget, uint3
           .milliseconds = 1000.0 * static_cast<double>(end - start) / CLOCKS_PER_SEC};
 }
 
-// Adds a batch to each of `figures`.
+// Adds the results for a batch to each of `figures`.
 void Add(Case& tested, uint32_t budget, uint32_t ranks, Synchronization synchronization,
          std::initializer_list<Figures*> figures) {
   const auto balanced = [&](Effort effort, bool shared) {

@@ -48,7 +48,7 @@ struct Ratios {
   }
 };
 
-struct Figures {
+struct LoadFigures {
   Ratios blind;
   Ratios blind_over_bound;
   Ratios over_bound;
@@ -204,7 +204,7 @@ double EncoderPart(const Case& tested) {
 }
 
 // Adds the results for a batch to each of `figures`.
-void Add(const Case& tested, std::initializer_list<Figures*> figures) {
+void Add(const Case& tested, std::initializer_list<LoadFigures*> figures) {
   const Planned blind = PlannedBy(tested, {}, kTimings);
   const Planned ours = PlannedBy(tested, {.encoder = true}, kTimings);
   const Planned dealt = PlannedBy(tested, {.dealt = true}, kTimings);
@@ -222,7 +222,7 @@ void Add(const Case& tested, std::initializer_list<Figures*> figures) {
   const auto over = static_cast<double>(
       std::ranges::count_if(blind.times.patches, [&](double n) { return n > limit; }));
   const auto blind_microbatches = static_cast<double>(blind.times.patches.size());
-  for (Figures* of : figures) {
+  for (LoadFigures* of : figures) {
     of->blind.Add(blind.step_time / ours.step_time, tested.name);
     of->blind_over_bound.Add(blind.step_time / ours.bound, tested.name);
     of->over_bound.Add(ours.step_time / ours.bound, tested.name);
@@ -270,7 +270,7 @@ void PrintCell(const Ratios& ratios, int digits = 3) {
   }
 }
 
-void PrintRow(const LoadFamily& family, uint32_t ranks, const Figures& figures) {
+void PrintRow(const LoadFamily& family, uint32_t ranks, const LoadFigures& figures) {
   const double batches = figures.batches;
   std::printf("| %s | %zu, %u | %u | %.0f %% | %.1f |", family.name.data(), family.sequences,
               family.budget, ranks, 100 * figures.encoder / batches, figures.slots / batches);
@@ -304,7 +304,7 @@ void PrintMeansTitle(absl::string_view title) {
       std::string(title).c_str());
 }
 
-void PrintMeans(const Figures& figures) {
+void PrintMeans(const LoadFigures& figures) {
   PrintMeansTitle("all");
   PrintRatios("blind / ours", figures.blind);
   PrintRatios("blind / bound", figures.blind_over_bound);
@@ -335,14 +335,14 @@ bool PrintLoadStepTimes(const LoadRuns& runs) {
   bool any = false;
   for (const Synchronization synchronization :
        {Synchronization::kLockstep, Synchronization::kAccumulated}) {
-    Figures all;
+    LoadFigures all;
     for (LoadFamily family : LoadFamilies()) {
       if (!absl::StartsWith(family.name, runs.family)) continue;
       if (runs.sequences > 0) family.sequences = runs.sequences;
       if (all.batches == 0) PrintTitle(synchronization);
       any = true;
       for (const uint32_t ranks : runs.ranks) {
-        Figures row;
+        LoadFigures row;
         for (uint64_t seed = 1; seed <= runs.seeds; ++seed) {
           const Case tested = {
               .family = family,

@@ -25,7 +25,7 @@ namespace {
 
 using testing::RankMicrobatches;
 
-constexpr Family kFamilies[] = {
+constexpr Family kPipelineFamilies[] = {
     {"maths", testing::MathsLengths, 1024, 16384, 8},
     {"maths_4k", testing::MathsLengths, 4096, 16384, 32},
     {"long_cot", testing::LongCotLengths, 1024, 65536, 8},
@@ -39,15 +39,15 @@ constexpr double kPerMicrobatch = 1000;
 
 double CostOf(uint32_t length) { return length + static_cast<double>(length) * length / 24576; }
 
-struct Machine {
+struct PipelineMachine {
   Synchronization synchronization = Synchronization::kAccumulated;
   Topology topology;
   Pipeline pipeline;
 };
 
-Machine MachineOf(Synchronization synchronization, uint32_t ranks, uint32_t stages,
-                  uint32_t virtual_stages) {
-  Machine machine{.synchronization = synchronization, .topology = {}, .pipeline = {}};
+PipelineMachine MachineOf(Synchronization synchronization, uint32_t ranks, uint32_t stages,
+                          uint32_t virtual_stages) {
+  PipelineMachine machine{.synchronization = synchronization, .topology = {}, .pipeline = {}};
   machine.topology.data_parallel = ranks;
   machine.topology.pipeline_parallel = stages;
   machine.topology.virtual_pipeline = virtual_stages;
@@ -55,7 +55,7 @@ Machine MachineOf(Synchronization synchronization, uint32_t ranks, uint32_t stag
   return machine;
 }
 
-double StepTimeOf(const Machine& machine, std::span<const uint32_t> lengths,
+double StepTimeOf(const PipelineMachine& machine, std::span<const uint32_t> lengths,
                   const RankMicrobatches& plan) {
   std::vector<double> costs;
   for (const auto& rank : plan) {
@@ -69,11 +69,11 @@ double StepTimeOf(const Machine& machine, std::span<const uint32_t> lengths,
 }
 
 // The step time of a method's plan; none if it can't plan for the machine.
-using Method = std::function<std::optional<double>(const Family&, const Machine&,
+using Method = std::function<std::optional<double>(const Family&, const PipelineMachine&,
                                                    std::span<const uint32_t> lengths)>;
 
 Method PresetMethod(absl::string_view preset, Effort effort) {
-  return [=](const Family& family, const Machine& machine,
+  return [=](const Family& family, const PipelineMachine& machine,
              std::span<const uint32_t> lengths) -> std::optional<double> {
     PlanOptions options;
     options.topology = machine.topology;
@@ -91,7 +91,7 @@ Method PresetMethod(absl::string_view preset, Effort effort) {
 
 // None of the systems makes the counts of micro-batches that virtual stages need.
 Method SystemMethod(RankMicrobatches (*plan)(std::span<const uint32_t>, uint32_t, uint32_t)) {
-  return [plan](const Family& family, const Machine& machine,
+  return [plan](const Family& family, const PipelineMachine& machine,
                 std::span<const uint32_t> lengths) -> std::optional<double> {
     if (machine.topology.virtual_pipeline > 1) return std::nullopt;
     return StepTimeOf(machine, lengths, plan(lengths, family.budget, family.ranks));
@@ -102,7 +102,7 @@ Method SystemMethod(RankMicrobatches (*plan)(std::span<const uint32_t>, uint32_t
 // the sum of a rank's micro-batches, plus its costliest one for each further stage.
 class FlowLine {
  public:
-  FlowLine(const Family& family, const Machine& machine, std::span<const uint32_t> lengths)
+  FlowLine(const Family& family, const PipelineMachine& machine, std::span<const uint32_t> lengths)
       : family_(family), machine_(machine), lengths_(lengths), descending_(lengths.size()) {
     std::iota(descending_.begin(), descending_.end(), 0u);
     std::stable_sort(descending_.begin(), descending_.end(),
@@ -221,12 +221,12 @@ class FlowLine {
   }
 
   const Family& family_;
-  const Machine& machine_;
+  const PipelineMachine& machine_;
   const std::span<const uint32_t> lengths_;
   std::vector<uint32_t> descending_;
 };
 
-std::optional<double> FlowLineTime(const Family& family, const Machine& machine,
+std::optional<double> FlowLineTime(const Family& family, const PipelineMachine& machine,
                                    std::span<const uint32_t> lengths) {
   return FlowLine(family, machine, lengths).Run();
 }
@@ -261,10 +261,10 @@ bool PrintPipelineStepTimes(const std::vector<uint32_t>& stages,
         std::printf(" thorough | fast | ms |\n| --- | --- | --- |");
         for (size_t i = 0; i < presets.size() + std::size(others); ++i) std::printf(" --- |");
         std::printf(" --- | --- | --- |\n");
-        for (const Family& family : kFamilies) {
+        for (const Family& family : kPipelineFamilies) {
           if (!family_name.empty() && family.name != family_name) continue;
           any = true;
-          const Machine machine = MachineOf(synchronization, family.ranks, pp, vpp);
+          const PipelineMachine machine = MachineOf(synchronization, family.ranks, pp, vpp);
           GeometricMean over_bound;
           GeometricMean best_preset;
           std::vector<GeometricMean> of_preset(presets.size());

@@ -141,7 +141,7 @@ PrefixBatch Searches(size_t sequences, size_t group, uint32_t budget, uint64_t s
   return SearchTrees(sequences, budget, seed).Run(group);
 }
 
-constexpr PrefixFamily kFamilies[] = {
+constexpr PrefixFamily kPrefixFamilies[] = {
     {"maths, stars of 8", Maths, 1024, 8, 16384},
     {"maths, stars of 16", Maths, 512, 16, 16384},
     {"long chains of thought, stars of 8", LongCot, 512, 8, 32768},
@@ -157,6 +157,6 @@ constexpr PrefixFamily kFamilies[] = {
 
 }  // namespace
 
-std::span<const PrefixFamily> PrefixFamilies() { return kFamilies; }
+std::span<const PrefixFamily> PrefixFamilies() { return kPrefixFamilies; }
 
 }  // namespace batchplan::bench

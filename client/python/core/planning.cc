@@ -36,12 +36,12 @@ uint32_t RanksOf(const Topology& topology) {
                                   : topology.data_parallel;
 }
 
-// Plans in this process. Throws StatusError; Cancelled once `stop` is requested.
+// Plans as a server does, without one. Throws StatusError; Cancelled once `stop` is requested.
 std::shared_ptr<Planned> MakePlanned(const std::string& request_json, const ManifestArrays& arrays,
                                      const std::stop_token& stop) {
   v1::PlanBatchRequest request;
   Check(FromJson(request_json, &request));
-  // Presets have other defaults if the manifest has ranks.
+  // Presets are read otherwise where there are ranks.
   request.mutable_manifest()->mutable_ranks()->Add(arrays.ranks.begin(), arrays.ranks.end());
   ParsedRequest parsed = Get(ParseRequest(request));
   SetArrays(arrays, parsed.manifest);
@@ -63,7 +63,7 @@ std::shared_ptr<Planned> MakePlanned(const std::string& request_json, const Mani
   return std::make_shared<Planned>(std::move(plan), RanksOf(parsed.options.topology), head);
 }
 
-// Runs in the caller's thread while another one plans, and returns when the plan is done.
+// The caller's thread while another one plans. Returns once that is done.
 void Await(const std::future<std::shared_ptr<Planned>>& plan, const PlanningLimits& limits) {
   const Clock::time_point end =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(

@@ -51,7 +51,7 @@ void EndPython() {
   PyEval_RestoreThread(thread);
 }
 
-// After a fork, the child has none of its parent's other threads.
+// A child has one thread, whatever its parent's others were at.
 void ForgetThreads() { gate = new Gate; }
 
 }  // namespace

@@ -98,7 +98,7 @@ FairQueue::Place* FairQueue::NextOf(Job& job, size_t free_threads) {
   for (const uint64_t id : job.queue) {
     Place& place = calls_.at(id);
     if (free_threads > 1 || MayHaveLast(job, place.call.job)) return &place;
-    // Newcomers share a queue but have different names; in any other queue all calls have one name.
+    // Newcomers have different names.
     if (job.name != nullptr) break;
   }
   return nullptr;

@@ -44,7 +44,7 @@ absl::StatusOr<uint64_t> PlanningPool::Submit(PlanningTask task) {
   {
     MutexLock lock(mutex_);
     if (stopped_) return absl::UnavailableError("the server is shutting down");
-    // A call that an idle thread can take does not count as waiting.
+    // What a thread can take at once does not wait.
     const bool last_is_not_for_it = idle_threads_ > 0 && !queue_.MayHaveLast(task.owner, task.job);
     const FairQueue::Bounds bounds = {
         .waiting = options_.max_queued_plans + idle_threads_ - (last_is_not_for_it ? 1 : 0),

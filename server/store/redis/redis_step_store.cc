@@ -16,13 +16,13 @@ namespace {
 
 constexpr const char* kChannel = "batchplan:v1:steps";
 
-// A step is one hash. Its fields are the incarnation, the terms and the worker who brought them,
-// the world size, the number of parts, the outcome and whether it is a refusal. Each part has its
-// worker's number as field; s with the number says that the worker was served, and "served" counts
-// them. A second key is the set of replicas where somebody waits for the step, and expires when
-// nobody does. A job's runs are a sorted set (redis_job_runs.h).
+// A step is one hash: the name of its incarnation, its terms, the worker who brought them, its
+// world size, how many parts are in, its outcome and whether that is a refusal, and each part under
+// its worker's number in digits; under s and the number, that the worker was served, and how many
+// were. Beside it stands the set of replicas where somebody waits for it, for as long as that
+// holds. A job's runs are a list, the current one last.
 //
-// In all scripts, KEYS are the step, the replicas that wait for it, and the job's runs.
+// In all scripts KEYS are the step, who waits for it, and the job's runs.
 
 // ARGV: worker, world size, terms, content, time to live in ms, channel, message, the incarnation
 // in case the step begins, the replica or '', waiting in ms, and what see_runs reads, with run ''
@@ -86,8 +86,8 @@ return {'accepted', incarnation or '', world == arrived and 1 or 0, outcome or f
 )";
 
 // ARGV: the replica or '', waiting in ms, channel, message, and what see_runs reads. Replies with
-// what see_runs told. If another run is current, that run follows. Otherwise, for a known step, the
-// incarnation, the world size and the outcome follow, and the workers if the step is incomplete.
+// what see_runs told and the current run, if that is another; of a step that is known, with what it
+// told, the incarnation, the world size, the outcome, and of one that is not complete the workers.
 constexpr std::string_view kProgress = R"(
 local told = false
 if ARGV[5] ~= '' then

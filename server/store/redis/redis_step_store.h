@@ -11,13 +11,13 @@
 //   by Redis' clock, which a fail-over should set back by less than the time between two runs.
 // - maxmemory-policy must be noeviction, the default. Any other may evict a step half-way. When
 //   memory is full, workers get RESOURCE_EXHAUSTED until steps are forgotten; there are no shares.
-// - A step needs its workers' parts as they are on the wire, some 3 bytes a sequence, one copy of
-//   its terms, and about 100 bytes a worker. It is kept for its retention after its outcome. So
-//   memory is about bytes a step x steps a second x retention: 130 MB for a step of 65,536
-//   sequences every second, kept 10 minutes. Set maxmemory to about twice that.
-// - The keys are batchplan:v1:step:STEP, one hash a step; batchplan:v1:waiting:STEP, a small set
-//   for seconds; and batchplan:v1:run_order:JOB, a sorted set for a day. STEP is JOB/7, or
-//   JOB/RUN/3.7 in a run whose id has 3 bytes. The channel is batchplan:v1:steps. A user of Redis'
+// - A step takes its workers' parts as they are on the wire, some 3 bytes a sequence, one copy of
+//   its terms, and about 100 bytes a worker. It is kept for its retention after its outcome, so
+//   that memory is about bytes a step x steps a second x retention: 130 MB for a step of 65,536
+//   sequences every second, kept 10 minutes. maxmemory of twice the expected is a fair choice.
+// - The keys are batchplan:v1:step:STEP, one hash a step, batchplan:v1:waiting:STEP, a small set
+//   for seconds, and batchplan:v1:run_order:JOB, a sorted set for a day, where STEP is JOB/7, or
+//   JOB/RUN/3.7 in a run whose id has 3 bytes; the channel is batchplan:v1:steps. A user of Redis'
 //   ACL needs
 //     ~batchplan:* &batchplan:* +evalsha +eval +hget +hmget +hset +hkeys +hgetall +hincrby +del
 //     +exists +sadd +srem +zadd +zrange +zremrangebyrank +pexpire +publish +subscribe +ping +time

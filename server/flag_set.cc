@@ -31,7 +31,7 @@ std::string VariableOf(const std::string& flag) {
   return variable;
 }
 
-// `text` in lines of at most `width`, broken between words.
+// Breaks `text` between words into lines of at most `width`.
 std::string Wrap(const std::string& text, size_t width, const std::string& line_start) {
   std::string wrapped;
   size_t column = 0;
@@ -50,13 +50,13 @@ std::string Wrap(const std::string& text, size_t width, const std::string& line_
   return wrapped;
 }
 
-// Name, type, description and default of each flag, within the width of a page.
+// Prints name, type, description and default of each flag, within the width of a page.
 class HelpPage final : public CLI::Formatter {
  public:
   HelpPage() { column_width(kDescriptionColumn); }
 
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
-    // What CLI11 appends to the names that turn a flag off.
+    // CLI11 appends this to names that turn a flag off.
     return absl::StrReplaceAll(CLI::Formatter::make_option_name(option, is_positional),
                                {{"{false}", ""}});
   }
@@ -75,8 +75,8 @@ class HelpPage final : public CLI::Formatter {
   }
 };
 
-// As a configuration file has it. CLI11's reader has no escapes: what it would misread is refused
-// where it is read.
+// A value for a configuration file. CLI11's reader knows no escapes; values that it would misread
+// are refused when read.
 std::string Quoted(const std::string& text) { return absl::StrCat("\"", text, "\""); }
 
 }  // namespace
@@ -155,7 +155,7 @@ absl::Status FlagSet::SetFromFile(const std::string& path) {
   std::vector<CLI::ConfigItem> items;
   try {
     std::ifstream file(path);
-    // A directory opens too, and only reading it fails.
+    // A directory can be opened; only reading it fails.
     if (!file.is_open() || (file.peek(), file.bad())) {
       return absl::NotFoundError(absl::StrCat("--config=", path, ": can't be read"));
     }
@@ -178,7 +178,7 @@ absl::Status FlagSet::SetFromFile(const std::string& path) {
     if (value.find_first_of("\"#") != std::string::npos)
       return refuse("a value holds neither \" nor #");
     if (value.empty()) {
-      // What --print_config shows for a flag without a text is no value to set.
+      // --print_config shows an empty value for such a flag, which does not set it.
       if (flags_.at(item.name).may_be_empty) continue;
       return refuse("is empty");
     }
@@ -191,7 +191,7 @@ absl::Status FlagSet::SetFromEnvironment() {
   for (const std::string& name : names_) {
     const std::string variable = VariableOf(name);
     const char* value = std::getenv(variable.c_str());
-    // An empty variable is how some launchers say "not set".
+    // Some launchers mean "not set" by an empty variable.
     if (value == nullptr || *value == '\0') continue;
     if (absl::Status set = Set(name, value, variable); !set.ok()) return set;
   }
@@ -200,8 +200,8 @@ absl::Status FlagSet::SetFromEnvironment() {
 
 absl::Status FlagSet::Read(int argc, const char* const* argv, Outcome* outcome) {
   *outcome = Outcome::kDone;
-  // A flag keeps its value where a later parse does not mention it. So the last word is parsed
-  // last; and first of all, for --help, --config and what is wrong with the command line itself.
+  // A flag keeps its value if a later parse does not mention it. The command line has the last
+  // word, so it is parsed last; it is also parsed first, for --help, --config and its own errors.
   const auto parse_command_line = [&]() -> absl::Status {
     try {
       app_->parse(argc, argv);

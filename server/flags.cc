@@ -35,7 +35,7 @@ constexpr const char* kFooter =
     "Exit status: 0 after a drain, 1 if the server can't start or takes no connections any more\n"
     "(--accept_patience), 2 for a usage error.\n";
 
-// How --metrics_listen says "nowhere".
+// The value of --metrics_listen for no metrics.
 constexpr const char* kOff = "off";
 
 void AddFlags(ServerOptions* options, std::string* log_format, std::string* log_level,
@@ -149,7 +149,7 @@ void AddFlags(ServerOptions* options, std::string* log_format, std::string* log_
              "What calls in flight get once the listeners are closed");
 }
 
-// `status`, which begins with "--flag=value", with where the value is from.
+// Adds where the value comes from to `status`, whose message begins with "--flag=value".
 absl::Status WithSource(const absl::Status& status, const FlagSet& flags) {
   const std::string message(status.message());
   const size_t end = message.find('=');

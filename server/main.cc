@@ -1,4 +1,4 @@
-// batchplan-server: from flags to a server, and from signals to its drain.
+// batchplan-server: starts a server from its flags, and drains it on a signal.
 
 #include <grpc/support/log.h>
 #include <pthread.h>
@@ -42,9 +42,8 @@ using batchplan::Severity;
 
 constexpr int kUsageError = 2;
 
-// Raises the limit of open descriptors to the most that the process is allowed, and returns what
-// holds then. A connection is a descriptor, and gRPC 1.51 never again takes one after it found
-// none.
+// Raises the limit of open descriptors as far as the process may, and returns the limit. Each
+// connection needs one, and gRPC 1.51 accepts no more connections once it found none.
 uint64_t RaiseOpenFileLimit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
@@ -53,14 +52,15 @@ uint64_t RaiseOpenFileLimit() {
   return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : before;
 }
 
-// gRPC's own messages as lines of our log, in its format and from its level on. Which messages
-// there are is GRPC_VERBOSITY's to say; errors, by default.
+// Logs gRPC's own messages in our format and from our level on. GRPC_VERBOSITY chooses the
+// messages; by default, errors.
 void LogGrpcMessage(gpr_log_func_args* args) {
-  // What gRPC says of a listener that a shutdown has closed before gRPC itself does.
+  // gRPC says this of a listener that a shutdown has already closed.
   constexpr std::string_view kStoppedListening = "Failed accept4: Invalid argument";
   if (args->message == kStoppedListening) return;
   const std::string_view file = args->file;
-  // gRPC calls an error what a client did wrong too, such as a failed handshake: ours are errors.
+  // gRPC also calls a client's mistake an error, such as a failed handshake. Our errors are our
+  // own.
   const Severity severity =
       args->severity == GPR_LOG_SEVERITY_ERROR ? Severity::kWarning : Severity::kInfo;
   Log(severity, "grpc",
@@ -75,10 +75,10 @@ std::string WithPort(const std::string& address, int port) {
   return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
 }
 
-// What was logged is still written if there is somebody who reads it.
+// How long the program waits for the log to be written when it ends.
 constexpr absl::Duration kLongestFlush = absl::Seconds(1);
 
-// Says why the program ends: as a line of the log where programs read it, and in words otherwise.
+// Says why the program ends: as a log line if programs read the log, otherwise in plain words.
 void ReportFailure(std::string_view message) {
   if (batchplan::CurrentLogFormat() == batchplan::LogFormat::kJson) {
     Log(Severity::kError, "failed", {{"error", message}});
@@ -89,8 +89,8 @@ void ReportFailure(std::string_view message) {
 }
 
 int Serve(const ServerOptions& options) {
-  // Blocked before the first thread starts, so that all threads inherit it and sigwait is the one
-  // place where these signals arrive.
+  // Blocked before the first thread starts. All threads inherit this, so that only sigwait receives
+  // these signals.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
@@ -120,7 +120,7 @@ int Serve(const ServerOptions& options) {
   int signal = 0;
   sigwait(&signals, &signal);
   (*server)->OnDeaf(nullptr);
-  // From here on a signal has its default action again: a second one ends the process at once.
+  // From here on, signals have their default action: a second one ends the process at once.
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   Log(Severity::kInfo, "draining",
       {{"signal", deaf               ? "none"
@@ -142,7 +142,7 @@ int Run(int argc, char** argv) {
   }
   if (outcome == FlagSet::Outcome::kDone) return EXIT_SUCCESS;
   batchplan::SetLogOptions(flags.log);
-  // gRPC and the C++ runtime say why before they abort.
+  // gRPC and the C++ runtime log the reason before they abort.
   std::signal(SIGABRT, &FlushLogBeforeAbort);
   gpr_set_log_function(&LogGrpcMessage);
   const int status = Serve(flags.server);

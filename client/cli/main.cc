@@ -41,12 +41,12 @@ Dashes in a flag are as good as underscores: --max-sequences is --max_sequences.
 constexpr size_t kDescriptionColumn = 34;
 constexpr size_t kDescriptionWidth = 64;
 
-// How --help reads: names and types of the options, descriptions wrapped to the width of a page.
+// Formats --help: options with their type, descriptions wrapped to the width of a page.
 class HelpFormatter final : public CLI::Formatter {
  public:
   HelpFormatter() { column_width(kDescriptionColumn); }
 
-  // The type alone: which options exclude each other is said by their groups, and by the error.
+  // The type alone; groups and the error message say which options exclude each other.
   std::string make_option_opts(const CLI::Option* option) const override {
     const std::string type = ValueName(*option);
     return type.empty() ? "" : absl::StrCat(" ", type);
@@ -68,7 +68,7 @@ class HelpFormatter final : public CLI::Formatter {
   }
 };
 
-// Plans made by one version are alike.
+// Equal requests get equal plans from one version.
 std::string VersionLine() { return absl::StrCat("batchplan ", std::string(PlannerVersion())); }
 
 // VersionLine, then the versions of the libraries underneath, a line each.
@@ -98,7 +98,7 @@ int Main(int argc, char** argv) {
 
   try {
     std::vector<std::string> arguments = ReadArguments(argc, argv, app);
-    std::ranges::reverse(arguments);  // as CLI11 takes them
+    std::ranges::reverse(arguments);  // CLI11's order
     app.parse(arguments);
   } catch (const CLI::Success& help) {
     return app.exit(help);

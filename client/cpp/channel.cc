@@ -15,7 +15,7 @@
 namespace batchplan {
 namespace {
 
-// The end of a channel ends the watches on it. Should it not, they end so soon.
+// The longest watch. Watches end with their channel; should one not, it ends after this time.
 constexpr std::chrono::seconds kWatch(1);
 
 // A HealthCheckResponse whose status, its one field, is NOT_SERVING.
@@ -40,8 +40,8 @@ PolledChannel::~PolledChannel() {
   poller_.join();
 }
 
-// A watch of the channel's state has gRPC read from all of its connections while the queue is
-// waited for. The state itself does not matter.
+// Watches the channel's state. While the queue waits for a change, gRPC reads from all connections
+// of the channel; the state itself is not used.
 void PolledChannel::Poll() {
   grpc::CompletionQueue watches;
   void* tag = nullptr;
@@ -64,7 +64,7 @@ absl::Status ProbeHealth(const std::shared_ptr<grpc::Channel>& channel, absl::Du
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
   context.set_wait_for_ready(true);
-  // An empty HealthCheckRequest: the server as a whole.
+  // An empty HealthCheckRequest asks for the server as a whole.
   const grpc::Slice nothing;
   const grpc::ByteBuffer request(&nothing, 1);
   grpc::ByteBuffer response;

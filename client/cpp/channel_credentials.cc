@@ -43,7 +43,7 @@ absl::StatusOr<std::string> ReadToken(const std::string& path) {
                                                    ", which can't be read or has no token"));
   }
   for (const char c : token) {
-    // What is not a visible character can't travel in a header; the token stays out of the message.
+    // A header can't carry other characters. The message does not repeat the token.
     if (c <= ' ' || c >= '\x7f') {
       return absl::UnauthenticatedError(
           absl::StrCat("RemoteOptions.token_file is ", path,
@@ -77,8 +77,8 @@ class TokenFromFile final : public grpc::MetadataCredentialsPlugin {
 
  private:
   const std::string path_;
-  // Orders the making before the end, which comes on a thread of gRPC's. gRPC's count of references
-  // does so too, but inside gRPC, where ThreadSanitizer does not see it.
+  // Tells ThreadSanitizer that the constructor comes before the destructor, which runs on a thread
+  // of gRPC. gRPC's own reference count orders them too, but ThreadSanitizer does not see it.
   std::atomic<bool> made_ = false;
 };
 

@@ -36,7 +36,7 @@ FallbackConnection::FallbackConnection(std::shared_ptr<Connection> primary,
 absl::StatusOr<v1::PlanBatchResponse> FallbackConnection::PlanBatch(
     const v1::PlanBatchRequest& request, const CallOptions& options) {
   if (request.cost_model().fitted()) return primary_->PlanBatch(request, options);
-  // Not of the clock that people and NTP set.
+  // The steady clock, which neither people nor NTP set.
   const auto start = std::chrono::steady_clock::now();
   CallOptions first = options;
   first.has_fallback = true;

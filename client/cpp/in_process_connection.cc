@@ -20,12 +20,12 @@
 namespace batchplan {
 namespace {
 
-// Requests a stop when `timeout` has passed, unless destroyed before. Abseil's waits would end by
-// the clock that people and NTP set.
+// Requests a stop after `timeout`, unless destroyed before. Uses the steady clock: Abseil's waits
+// use one that people and NTP set.
 class StopAfter {
  public:
   explicit StopAfter(absl::Duration timeout) {
-    // Longer ones overflow the clock.
+    // A longer timeout would overflow the clock.
     if (timeout > absl::Hours(24 * 365)) return;
     const auto end = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(timeout);
     waiter_ = std::jthread([this, end](const std::stop_token& done) {
@@ -43,7 +43,7 @@ class StopAfter {
   std::stop_source source_;
   std::mutex mutex_;
   std::condition_variable_any over_;
-  // Last: joined before what it uses is gone.
+  // The last member, so that it is joined before what it uses is destroyed.
   std::jthread waiter_;
 };
 

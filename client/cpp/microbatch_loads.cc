@@ -9,7 +9,7 @@
 namespace batchplan {
 namespace {
 
-// Of the items of `load`, those of the sequences in `sorted`.
+// The sum of the items of `load` that belong to the sequences in `sorted`.
 double SumOfItems(const v1::Manifest& manifest, const std::string& load,
                   const std::vector<uint32_t>& sorted) {
   double sum = 0;

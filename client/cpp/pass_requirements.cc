@@ -33,7 +33,7 @@ std::string ListSizes(const ContextPool& pool) {
   });
 }
 
-// That the groups of each slot, of which there are `slots`, divide the pool.
+// Checks that the groups divide the pool in each of `slots` slots.
 absl::Status CheckGroups(const v1::PassPlan& plan, const ContextPool& pool, uint64_t slots,
                          bool is_slice) {
   if (plan.context_sizes_size() != plan.row_widths_size()) {
@@ -41,7 +41,7 @@ absl::Status CheckGroups(const v1::PassPlan& plan, const ContextPool& pool, uint
                   plan.row_widths_size());
   }
   uint64_t complete = 0;
-  // Of the pool, where the next group begins.
+  // Where in the pool the next group begins.
   uint32_t rank = 0;
   for (int m = 0; m < plan.context_sizes_size(); ++m) {
     const uint32_t size = plan.context_sizes(m);
@@ -62,7 +62,7 @@ absl::Status CheckGroups(const v1::PassPlan& plan, const ContextPool& pool, uint
   return absl::OkStatus();
 }
 
-// That there are as many micro-batches as the counts and the groups of the ranks make.
+// Checks that the counts and the groups of the ranks make up all micro-batches.
 absl::Status CheckCounts(const v1::PassPlan& plan, const PassRequirements& requirements) {
   uint64_t per_rank = 0;
   for (const uint32_t count : plan.microbatches_per_rank()) per_rank += count;
@@ -74,8 +74,8 @@ absl::Status CheckCounts(const v1::PassPlan& plan, const PassRequirements& requi
     return Broken("context_sizes has ", plan.context_sizes_size(),
                   " entries, but the request has no dynamic_context");
   }
-  // Counts are 32-bit and fewer than 2^31, ranks at most 65536: no product of the two overflows
-  // where the sum has passed the first test.
+  // Counts are 32-bit and fewer than 2^31. The first test bounds their sum, and there are at most
+  // 65536 ranks, so that the product does not overflow.
   const auto microbatches = static_cast<uint64_t>(plan.row_widths_size());
   if (per_rank > microbatches || per_rank * requirements.data_parallel != microbatches) {
     return Broken("microbatches_per_rank add up to ", per_rank, " on each of ",
@@ -119,7 +119,7 @@ absl::Status CheckSizes(const v1::PassPlan& plan, const PassRequirements& requir
   return absl::OkStatus();
 }
 
-// That each item of each dealt load goes to a rank.
+// Checks that every item of a dealt load goes to a rank.
 absl::Status CheckItemRanks(const v1::PassPlan& plan, const PassRequirements& requirements) {
   if (static_cast<size_t>(plan.item_ranks_size()) != requirements.dealt.size()) {
     return Broken("item_ranks has ", plan.item_ranks_size(), " entries, but ",
@@ -169,7 +169,7 @@ absl::Status CheckSequences(const v1::PassPlan& plan, const PassRequirements& re
   return absl::OkStatus();
 }
 
-// What holds for micro-batch `m`.
+// The size and limits of micro-batch `m`'s group.
 ContextGroupSize GroupOf(const v1::PassPlan& plan, const PassRequirements& requirements, int m) {
   if (requirements.pool) return *requirements.pool->Find(plan.context_sizes(m));
   return {.ranks = requirements.context_parallel,
@@ -177,8 +177,7 @@ ContextGroupSize GroupOf(const v1::PassPlan& plan, const PassRequirements& requi
           .max_tokens = requirements.max_tokens_per_microbatch};
 }
 
-// That the sequences `begin` to `end` of a micro-batch share at most what they and the ones before
-// them have.
+// Checks that no sequence of `begin` to `end` shares more tokens than it or the one before it has.
 absl::Status CheckShared(const v1::PassPlan& plan, uint32_t begin, uint32_t end) {
   uint32_t before = 0;
   for (uint32_t i = begin; i < end; ++i) {
@@ -193,8 +192,8 @@ absl::Status CheckShared(const v1::PassPlan& plan, uint32_t begin, uint32_t end)
   return absl::OkStatus();
 }
 
-// Tokens that micro-batch `m`, sequences `begin` to `end`, takes of its budget; checks that its
-// sequences fit into its row.
+// How much of its budget micro-batch `m`, with sequences `begin` to `end`, uses. Checks that the
+// sequences fit its row.
 absl::StatusOr<uint64_t> TokensOf(const v1::PassPlan& plan, const PassRequirements& requirements,
                                   uint32_t multiple, int m, uint32_t begin, uint32_t end) {
   const uint64_t width = plan.row_widths(m);
@@ -205,7 +204,7 @@ absl::StatusOr<uint64_t> TokensOf(const v1::PassPlan& plan, const PassRequiremen
   uint64_t total = 0;
   for (uint32_t i = begin; i < end; ++i) {
     const uint32_t length = plan.sequence_lengths(static_cast<int>(i));
-    // A row of shared tokens aligns no sequence.
+    // In a row of shared tokens no sequence is aligned.
     const uint64_t aligned =
         shares ? length - plan.shared_tokens(static_cast<int>(i)) : AlignUp(length, multiple);
     total += aligned;
@@ -217,8 +216,8 @@ absl::StatusOr<uint64_t> TokensOf(const v1::PassPlan& plan, const PassRequiremen
   return requirements.padded ? width * (end - begin) : width;
 }
 
-// Whether micro-batch `m` is a single sequence in a row of its aligned length, as one above the
-// token budget may be.
+// Whether micro-batch `m` is a single sequence in a row of its aligned length. Such a row may
+// exceed the token budget.
 bool RunsAlone(const v1::PassPlan& plan, const PassRequirements& requirements, uint32_t multiple,
                int m, uint32_t begin, uint32_t end) {
   return requirements.may_run_alone && end - begin == 1 &&
@@ -259,7 +258,7 @@ absl::Status CheckMicrobatches(const v1::PassPlan& plan, const PassRequirements&
   return absl::OkStatus();
 }
 
-// The loads that are dealt, with the items that the manifest has of them.
+// The dealt loads, with the items that the manifest has of them.
 std::vector<DealtLoad> DealtLoadsOf(const v1::PlanBatchRequest& request) {
   std::vector<DealtLoad> dealt;
   dealt.reserve(static_cast<size_t>(request.cost_model().loads_size()));
@@ -284,7 +283,7 @@ std::vector<double> StageShares(const PlanOptions& options) {
   return shares;
 }
 
-// What lengths are rounded up to, and where groups differ in size, what these hold.
+// Sets the length multiple; if groups differ in size, also the multiples and limits of each size.
 absl::Status AlignAndLimit(const Topology& topology, const PassOptions& pass,
                            absl::string_view where, PassRequirements& requirements) {
   if (!topology.dynamic_context) {
@@ -319,7 +318,7 @@ absl::StatusOr<PassRequirements> RequirementsOf(const v1::PlanBatchRequest& requ
     return absl::InvalidArgumentError(
         absl::StrCat("pass is ", pass, ", but the request has ", request.passes_size(), " passes"));
   }
-  // What is required of a plan does not depend on the costs that only a server knows.
+  // The requirements do not depend on costs, which only a server may know.
   const absl::StatusOr<ParsedRequest> parsed =
       request.cost_model().fitted() ? ParseRequestWithoutCosts(request) : ParseRequest(request);
   if (!parsed.ok()) return parsed.status();

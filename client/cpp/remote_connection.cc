@@ -32,10 +32,10 @@
 namespace batchplan {
 namespace {
 
-// Below this gRPC gets no threads, and waits for them for ever.
+// With less address space gRPC gets no threads and waits for them forever.
 constexpr uint64_t kAddressSpace = uint64_t{96} << 20;
 
-// How long what was found of TLS holds.
+// How long a finding about TLS is kept.
 constexpr absl::Duration kMistakesKept = absl::Seconds(5);
 
 int Milliseconds(absl::Duration duration) {
@@ -49,7 +49,7 @@ grpc::ChannelArguments ChannelArgumentsFor(const RemoteOptions& options) {
   arguments.SetMaxReceiveMessageSize(options.max_message_bytes);
   // A name of several addresses is several replicas. Any of them serves any call.
   arguments.SetLoadBalancingPolicyName("round_robin");
-  // gRPC makes five attempts at most, over some two seconds, whatever the call's time.
+  // gRPC's own retries end after five attempts in some two seconds, however long the call may take.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(options.keepalive_time));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(options.keepalive_timeout));
@@ -57,7 +57,7 @@ grpc::ChannelArguments ChannelArgumentsFor(const RemoteOptions& options) {
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, Milliseconds(options.initial_backoff));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(options.max_backoff));
-  // Of this name, but what it bounds is the making of a connection.
+  // Despite its name, this limits how long a connection may take to be made.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds(options.connect_timeout));
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, Milliseconds(kResolveInterval));
   if (options.tls.has_value() && !options.tls->server_name.empty()) {
@@ -66,7 +66,7 @@ grpc::ChannelArguments ChannelArgumentsFor(const RemoteOptions& options) {
   return arguments;
 }
 
-// What the server says of the next attempt; a value that is no number says never, as in gRPC.
+// The server's delay before the next attempt. As in gRPC, a value that is no number means never.
 std::optional<absl::Duration> Pushback(const grpc::Status& status,
                                        const grpc::ClientContext& context) {
   if (status.ok()) return std::nullopt;
@@ -154,7 +154,7 @@ class RemoteConnection final : public Connection {
     return options.timeout.value_or(options_.default_timeout);
   }
 
-  // OK if a server answers again; otherwise why none does, a mistake in token or TLS before all.
+  // OK if a server answers again. Otherwise the reason; a mistake in token or TLS comes first.
   absl::Status Probe(absl::Duration limit) {
     const absl::Duration start = clock_.Now();
     if (absl::Status mistake = Mistake(limit / 2); !mistake.ok()) return mistake;
@@ -162,7 +162,7 @@ class RemoteConnection final : public Connection {
     return ProbeHealth(channel_->get(), limit - (clock_.Now() - start));
   }
 
-  // Where no connection can be made, the mistake in token or TLS that is why; OK if there is none.
+  // The mistake in token or TLS that prevents a connection; OK if there is none.
   absl::Status Mistake(absl::Duration limit) {
     if (absl::Status token = CheckTokenFile(options_); !token.ok()) return token;
     if (channel_->get()->GetState(false) != GRPC_CHANNEL_TRANSIENT_FAILURE) return absl::OkStatus();
@@ -200,9 +200,8 @@ class RemoteConnection final : public Connection {
     return response;
   }
 
-  // gRPC waits longer and longer, up to two minutes, before it looks up a name that it could not
-  // resolve, and some seconds before it connects again. A call that is made again should find a
-  // server as soon as it is there.
+  // Ends gRPC's waits: up to two minutes before it looks up a name again, and some seconds before
+  // it connects again. A new attempt should find a server as soon as it is there.
   void LookAgain() {
     const int64_t now = absl::ToInt64Milliseconds(clock_.Now());
     int64_t last = looked_again_;
@@ -215,15 +214,15 @@ class RemoteConnection final : public Connection {
   const RemoteOptions options_;
   const CallLimits limits_;
   RetryClock& clock_ = RealRetryClock();
-  // Why there is no channel.
+  // Why there is no channel; OK if there is one.
   absl::Status invalid_;
   std::unique_ptr<PolledChannel> channel_;
   std::unique_ptr<v1::BatchPlanner::Stub> stub_;
-  // Whether the last call with a fallback found that no server answers.
+  // Whether the last call that had a fallback found no server.
   std::atomic<bool> silent_ = false;
-  // When names were last looked up early, in milliseconds.
+  // When LookAgain last had names looked up, in milliseconds.
   std::atomic<int64_t> looked_again_ = 0;
-  // Held while one call looks for mistakes: others wait for what it finds.
+  // Held while one call looks for mistakes; other calls wait for its finding.
   Mutex mistake_mutex_;
   absl::Status tls_mistake_ ABSL_GUARDED_BY(mistake_mutex_);
   absl::Duration look_again_for_mistakes_ ABSL_GUARDED_BY(mistake_mutex_);

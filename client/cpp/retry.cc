@@ -21,7 +21,7 @@ class RealClock final : public RetryClock {
   }
 };
 
-// `status`, and what the attempts before it met where it tells nothing but that time is over.
+// `status`; a mere timeout also says why the attempts before it failed.
 absl::Status WithReason(const absl::Status& status, const absl::Status& before, bool hurried) {
   if (!absl::IsDeadlineExceeded(status) || before.ok()) return status;
   if (hurried) return before;

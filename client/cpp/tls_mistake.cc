@@ -29,9 +29,9 @@ namespace batchplan {
 namespace {
 
 struct Place {
-  // HOST:PORT each.
+  // Each is HOST:PORT.
   std::vector<std::string> addresses;
-  // What the server's certificate must name.
+  // The name that the server's certificate must have.
   std::string name;
 };
 
@@ -46,7 +46,7 @@ std::pair<std::string, std::string> SplitHostPort(absl::string_view address) {
   return {std::string(host), has_port ? std::string(address.substr(colon + 1)) : kDefaultPort};
 }
 
-// Nothing for a target that is not of TCP addresses.
+// Nothing if the target does not consist of TCP addresses.
 std::optional<Place> PlaceOf(absl::string_view target) {
   if (absl::ConsumePrefix(&target, "dns:")) {
     // dns://RESOLVER/HOST:PORT
@@ -70,7 +70,7 @@ class Socket {
 
   int get() const { return socket_; }
 
-  // False if that takes longer than until `deadline`.
+  // False if `deadline` passes first.
   bool WaitFor(short events, Instant deadline) const {
     pollfd one = {.fd = socket_, .events = events, .revents = 0};
     const absl::Duration left = std::max(
@@ -92,14 +92,14 @@ class Socket {
 
 using SslContext = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
 
-// What came of one connection.
+// The result of one connection.
 struct Finding {
-  // The server could be spoken to.
+  // The server answered.
   bool fine = false;
-  // The connection ended after the server had asked for the client's certificate and before it
-  // said anything, as gRPC's servers do that refuse it; or as a server that stops.
+  // The connection ended after the server had asked for the client's certificate and before it said
+  // anything. A gRPC server does so when it refuses the client, and when it stops.
   bool ended = false;
-  // What stays wrong; empty if nothing is known.
+  // A lasting mistake; empty if none is known.
   std::string mistake = {};
 };
 
@@ -108,8 +108,8 @@ std::string Reason(unsigned long error) {
   return reason == nullptr ? "unknown error" : reason;
 }
 
-// One TLS connection. OpenSSL reads and writes memory, since writing to a socket whose other end
-// has gone would raise SIGPIPE.
+// One TLS connection. OpenSSL works on memory: writing to a socket whose other end is closed would
+// raise SIGPIPE.
 class Handshake {
  public:
   Handshake(SSL_CTX* context, const std::string& name, const Socket& socket, Instant deadline)
@@ -132,8 +132,8 @@ class Handshake {
 
   Finding Run() {
     ERR_clear_error();
-    // In TLS 1.3 a server looks at the client's certificate after the client's handshake is over:
-    // only its first word, HTTP/2's settings, shows that it took it.
+    // In TLS 1.3 a server checks the client's certificate after the client's handshake is over. Its
+    // first message, HTTP/2's settings, shows that it accepted the certificate.
     char byte = 0;
     for (;;) {
       const int result = SSL_read(ssl_.get(), &byte, 1);
@@ -151,7 +151,7 @@ class Handshake {
   }
 
  private:
-  // Whether the client speaks plain text, and only wants to know whether the server does.
+  // Whether the client is configured for plain text, and only looks whether the server speaks TLS.
   bool Plain() const { return SSL_get_verify_mode(ssl_.get()) == SSL_VERIFY_NONE; }
 
   Finding Ended() const { return {.ended = asked_ && !Plain()}; }
@@ -164,7 +164,7 @@ class Handshake {
       return {.mistake = absl::StrCat("the server's certificate is not accepted: ",
                                       X509_verify_cert_error_string(verified))};
     }
-    // OpenSSL adds this to the number of an alert that came.
+    // OpenSSL adds this to the number of an alert from the other end.
     const int alert = ERR_GET_REASON(error) - SSL_AD_REASON_OFFSET;
     if (alert == SSL_AD_INTERNAL_ERROR) return {};
     if (alert > 0) {
@@ -173,7 +173,7 @@ class Handshake {
     return {.mistake = absl::StrCat("the server does not speak TLS: ", Reason(error))};
   }
 
-  // Sends what OpenSSL has written; false if the other end has gone.
+  // Sends what OpenSSL has written; false if the other end is closed.
   bool Flush() {
     std::array<char, 4096> bytes;
     for (;;) {
@@ -186,7 +186,7 @@ class Handshake {
     }
   }
 
-  // Gives OpenSSL what has come; false at the end.
+  // Gives OpenSSL what the socket received; false at the end.
   bool Fill() {
     std::array<char, 4096> bytes;
     const ssize_t size = recv(socket_.get(), bytes.data(), bytes.size(), 0);
@@ -201,7 +201,7 @@ class Handshake {
   bool asked_ = false;
 };
 
-// Fills `context` from the files; the mistake in them, or empty.
+// Loads the files into `context`; returns the mistake in them, or nothing.
 std::string LoadFiles(const std::optional<TlsOptions>& files, SSL_CTX* context) {
   if (!files.has_value()) return "";
   const TlsOptions& tls = *files;
@@ -237,7 +237,7 @@ Finding TryOnce(const addrinfo& address, const std::string& name, SSL_CTX* conte
 Finding Try(const addrinfo& address, const std::string& name, const std::string& certificate,
             SSL_CTX* context, Instant deadline) {
   Finding finding = TryOnce(address, name, context, deadline);
-  // A server that stops does not take another connection to end it in the same way.
+  // A server that is only stopping accepts no second connection.
   if (finding.ended) finding = TryOnce(address, name, context, deadline);
   if (finding.ended) {
     finding.mistake =

@@ -11,7 +11,7 @@
 namespace batchplan {
 namespace {
 
-// That the answer has as many passes as the request, and as many sequences missing as it says.
+// Checks that the answer has as many passes as the request, and accounts for every sequence.
 absl::Status CheckResponse(const v1::PlanBatchRequest& request,
                            const v1::PlanBatchResponse& response, int pass) {
   if (response.passes_size() != request.passes_size()) {
@@ -54,7 +54,7 @@ absl::StatusOr<WorkerPlan> WorkerClient::UsePlan(const v1::PlanBatchRequest& req
 
 absl::StatusOr<WorkerPlan> WorkerClient::FetchPlan(const v1::PlanBatchRequest& request, int pass,
                                                    const CallOptions& call) const {
-  // A pass that is not there should not cost a plan.
+  // Checked before the request is sent: no plan is made for a pass that does not exist.
   if (absl::Status status = RequirementsOf(request, pass).status(); !status.ok()) return status;
   const absl::StatusOr<v1::PlanBatchResponse> response = client_.PlanBatch(request, call);
   if (!response.ok()) return response.status();

@@ -20,7 +20,7 @@
 namespace batchplan {
 namespace {
 
-// What the kernels ask of a workspace, and so of all memory here.
+// The alignment that the kernels require of a workspace, used for all memory here.
 constexpr size_t kAlignment = 256;
 
 WorkerAllocator HostAllocator() {
@@ -33,7 +33,7 @@ WorkerAllocator HostAllocator() {
                  size_t /*bytes*/) { ::operator delete (memory, std::align_val_t{kAlignment}); }};
 }
 
-// Of the slice of a rank, groups are not ranks of the plan: one micro-batch is the slot.
+// Whether the plan has the groups of all ranks. The slice of one rank has one micro-batch a slot.
 bool HoldsGroups(const PassRequirements& requirements) {
   return requirements.pool && requirements.data_parallel == requirements.pool->ranks;
 }
@@ -90,8 +90,9 @@ absl::Status CheckStage(const WorkerOptions& options, const PassRequirements& re
   return absl::OkStatus();
 }
 
-// "`what`: the sentence of `status`". A backend that was not built is Unimplemented, a device that
-// is missing FailedPrecondition, a failure of CUDA Internal, all else InvalidArgument.
+// "`what`: the sentence of `status`". Unimplemented for a backend that was not built,
+// FailedPrecondition for a missing device, Internal for a failure of CUDA, otherwise
+// InvalidArgument.
 absl::Status KernelStatus(batchplan_status status, absl::string_view what) {
   const auto code = [status] {
     switch (status) {
@@ -113,12 +114,12 @@ absl::Status KernelStatus(batchplan_status status, absl::string_view what) {
 
 absl::Status CallStatus(batchplan_status status, const char* function,
                         const WorkerMicrobatch& microbatch) {
-  // Asked a few times a micro-batch: no words unless something is wrong.
+  // Called often, so that the text is only made for an error.
   if (status == BATCHPLAN_OK) return absl::OkStatus();
   return KernelStatus(status, absl::StrCat(function, " of micro-batch ", microbatch.index));
 }
 
-// One entry a sequence is one token a row.
+// The fields as rows of one token, since they have one entry a sequence.
 std::vector<batchplan_field> SingleTokens(absl::Span<const batchplan_field> fields) {
   std::vector<batchplan_field> single(fields.begin(), fields.end());
   for (batchplan_field& field : single) {
@@ -128,7 +129,7 @@ std::vector<batchplan_field> SingleTokens(absl::Span<const batchplan_field> fiel
   return single;
 }
 
-// The most tokens that a sequence lays in the row.
+// The most tokens of its own that a sequence has in the row.
 uint32_t MostLaid(const WorkerMicrobatch& microbatch) {
   uint32_t most = 0;
   for (uint32_t i = 0; i < microbatch.num_sequences(); ++i) {
@@ -182,7 +183,7 @@ absl::StatusOr<WorkerPlan> WorkerPlan::Create(const v1::PassPlan& plan,
   return result;
 }
 
-// Of a plan that has passed CheckPassPlan; `microbatch.index` is set.
+// `plan` has passed CheckPassPlan, and `microbatch.index` is set.
 void WorkerPlan::SetGroup(const v1::PassPlan& plan, const PassRequirements& requirements,
                           WorkerMicrobatch& microbatch) const {
   const uint32_t rank = options_.data_parallel_rank;
@@ -226,7 +227,7 @@ absl::Status WorkerPlan::ReadMicrobatches(const v1::PassPlan& plan,
     microbatch.row_width = next.row_width;
     if (requirements.padded) {
       microbatch.sequence_width = next.row_width;
-      // Within the token budget or one sequence, CheckPassPlan says.
+      // Does not overflow: CheckPassPlan bounds it by the token budget, or it is one sequence.
       microbatch.row_width = next.row_width * next.num_sequences;
     }
     microbatch.row_width_per_rank = microbatch.row_width / microbatch.context_parallel;
@@ -235,7 +236,7 @@ absl::Status WorkerPlan::ReadMicrobatches(const v1::PassPlan& plan,
     for (const uint32_t length : microbatch.sequence_lengths) {
       microbatch.max_seqlen = std::max(microbatch.max_seqlen, length);
     }
-    // No wider than the row.
+    // At most the width of the row.
     microbatch.max_seqlen_padded =
         requirements.padded && next.num_sequences > 0
             ? microbatch.sequence_width
@@ -261,7 +262,7 @@ absl::Status WorkerPlan::ReadMicrobatches(const v1::PassPlan& plan,
   uploaded_.resize(uploaded_.size() + most_sequences_ + 1);
   std::iota(uploaded_.end() - most_sequences_ - 1, uploaded_.end(), 0U);
 
-  // From the caller's arrays to our own, which grow no more.
+  // From here on the spans point into uploaded_, which does not grow any more.
   const uint32_t* index = uploaded_.data() + 1;
   for (WorkerMicrobatch& microbatch : microbatches_) {
     const size_t size = microbatch.num_sequences();
@@ -457,7 +458,7 @@ v1::MicrobatchTiming WorkerPlan::Timing(const WorkerMicrobatch& microbatch, doub
   timing.set_rank(options_.data_parallel_rank);
   timing.set_slot(microbatch.slot);
   timing.set_mini_batch(microbatch.mini_batch);
-  // Without tokens it does not count for the fit, which has nothing to learn from such a stage.
+  // This stage has no share of the model. Without tokens, the fit ignores its timing.
   if (model_share_ == 0) return timing;
   uint64_t tokens = 0;
   uint64_t squares = 0;
@@ -473,10 +474,10 @@ v1::MicrobatchTiming WorkerPlan::Timing(const WorkerMicrobatch& microbatch, doub
   }
   timing.set_tokens(tokens);
   timing.set_tokens_squared(squares);
-  // A report has no more sequences than tokens; copies may be more.
+  // A report may not have more sequences than tokens, but empty copies can be more.
   timing.set_sequences(
       static_cast<uint32_t>(std::min<uint64_t>(microbatch.num_sequences(), tokens)));
-  // 1 is what unset ones are read as, also by servers that know neither field.
+  // Unset means 1, also to servers that do not know these two fields.
   if (microbatch.context_parallel > 1) timing.set_context_parallel(microbatch.context_parallel);
   if (model_share_ < 1) timing.set_model_share(model_share_);
   return timing;
@@ -488,7 +489,7 @@ absl::Status WorkerPlan::CheckErrors() const {
   batchplan_status status =
       batchplan_copy(options_.backend, &found, error_word, sizeof(found), options_.stream);
   if (status == BATCHPLAN_OK) status = batchplan_wait(options_.backend, options_.stream);
-  // uploaded_ begins with a cleared error word, and stays where it is until the copy is done.
+  // uploaded_ begins with a cleared error word, and lives until the copy is done.
   if (status == BATCHPLAN_OK && found != BATCHPLAN_OK) {
     status = batchplan_copy(options_.backend, error_word, uploaded_.data(), sizeof(found),
                             options_.stream);

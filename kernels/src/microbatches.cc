@@ -13,9 +13,9 @@ bool HasNullPointer(const batchplan_plan& plan) {
          (plan.num_mini_batches > 0 && plan.microbatches_per_rank == nullptr);
 }
 
-// Whether the groups of the micro-batches make `slots` slots of the whole pool.
+// Whether the groups of the micro-batches form exactly `slots` slots of the pool.
 bool GroupsFit(const batchplan_plan& plan, uint64_t slots) {
-  // Below the pool.
+  // The pool's rank at which the next group begins.
   uint32_t rank = 0;
   for (uint32_t i = 0; i < plan.num_microbatches; ++i) {
     const uint32_t size = plan.context_sizes[i];
@@ -29,8 +29,8 @@ bool GroupsFit(const batchplan_plan& plan, uint64_t slots) {
   return rank == 0 && slots == 0;
 }
 
-// Whether the ranks' counts add up to the plan's micro-batches. Each summand is below 2^32, and so
-// is the sum before the next is added: 64 bits hold it whatever the counts are.
+// Whether the ranks' counts add up to the plan's micro-batches. Summands are below 2^32, and a sum
+// that is too large ends the loop, so that 64 bits suffice.
 bool CountsFit(const batchplan_plan& plan) {
   uint64_t per_rank = 0;
   for (uint32_t mini_batch = 0; mini_batch < plan.num_mini_batches; ++mini_batch) {
@@ -51,8 +51,8 @@ bool OffsetsFit(const batchplan_plan& plan) {
   return offsets[plan.num_microbatches] == plan.num_sequences;
 }
 
-// The micro-batch of the iterator's rank in the slot that begins at `before`, which moves to the
-// next slot. Writes its group.
+// Finds the rank's micro-batch in the slot that begins at `before`, sets its group, and moves
+// `before` to the next slot.
 uint32_t FindGroup(batchplan_microbatch_iterator& iterator, batchplan_microbatch& microbatch) {
   const batchplan_plan& plan = *iterator.plan;
   uint32_t found = iterator.before;
@@ -87,7 +87,7 @@ int batchplan_next_microbatch(batchplan_microbatch_iterator* iterator,
   if (iterator == nullptr || iterator->plan == nullptr || microbatch == nullptr) return 0;
   const batchplan_plan& plan = *iterator->plan;
   const bool grouped = plan.context_sizes != nullptr;
-  // Ends the slots of a mini-batch, and passes over mini-batches without micro-batches.
+  // Goes to the next mini-batch after the last slot; skips mini-batches without micro-batches.
   while (iterator->mini_batch < plan.num_mini_batches &&
          iterator->slot >= plan.microbatches_per_rank[iterator->mini_batch]) {
     if (!grouped) {

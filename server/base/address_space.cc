@@ -13,7 +13,7 @@
 namespace batchplan {
 namespace {
 
-// None: there is no limit.
+// The limit of this process's address space; none if there is none.
 std::optional<uint64_t> Limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;

@@ -20,8 +20,8 @@ struct CodePoints {
   uint32_t last;
 };
 
-// Of Unicode 15.1: the categories Cc, Cf, Zl and Zp, in order; with what is not assigned yet
-// between formats, and all of the tags.
+// Categories Cc, Cf, Zl and Zp of Unicode 15.1 in order, including unassigned code points between
+// format characters, and all tags.
 constexpr CodePoints kUnseen[] = {
     {0x0000, 0x001f},   {0x007f, 0x009f},   {0x00ad, 0x00ad},   {0x0600, 0x0605},
     {0x061c, 0x061c},   {0x06dd, 0x06dd},   {0x070f, 0x070f},   {0x0890, 0x0891},
@@ -40,7 +40,7 @@ bool IsUnseen(uint32_t character) {
 
 // The code point of `bytes`, one character in UTF-8.
 uint32_t CodePoint(std::string_view bytes) {
-  // By the number of bytes: the bits of the first byte that belong to the code point.
+  // The bits of the first byte that belong to the code point, by the number of bytes.
   constexpr std::array<uint32_t, 5> kFirstBits = {0, 0x7f, 0x1f, 0x0f, 0x07};
   uint32_t character = static_cast<uint8_t>(bytes[0]) & kFirstBits[bytes.size()];
   for (const char byte : bytes.substr(1)) {

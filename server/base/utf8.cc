@@ -16,7 +16,7 @@ size_t Utf8CharacterBytes(std::string_view text) {
   for (size_t i = 1; i < bytes; ++i) {
     if ((byte(i) & 0xc0) != 0x80) return 0;
   }
-  // Overlong forms, surrogates, beyond U+10FFFF.
+  // Refuses overlong forms, surrogates, and code points beyond U+10FFFF.
   const uint8_t second = byte(1);
   if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second >= 0xa0) ||
       (first == 0xf0 && second < 0x90) || (first == 0xf4 && second >= 0x90)) {

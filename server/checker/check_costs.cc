@@ -10,7 +10,7 @@
 namespace batchplan::checker {
 namespace {
 
-// As in "8:0.02 0:0.065 overlaps".
+// For example "8:0.02 0:0.065 overlaps".
 std::string ExchangeText(const CostModel& model) {
   std::string text;
   for (const ContextExchange& exchange : model.exchange) {
@@ -21,7 +21,7 @@ std::string ExchangeText(const CostModel& model) {
   return text;
 }
 
-// As in "patches:0.5 dealt logits:2".
+// For example "patches:0.5 dealt logits:2".
 std::string LoadsText(const CostModel& model) {
   std::string text;
   for (const LoadCost& load : model.loads) {

@@ -50,7 +50,7 @@ absl::Status CheckOwn(const PassUnderCheck& pass, size_t k, double step_time) {
     return Violation(Field(pass, "decisions", k), ".tried lacks the ", slots,
                      " slots that the mini-batch has");
   }
-  // Written so that NaN fails.
+  // In this form NaN fails the check.
   if (std::abs(own->step_time - step_time) <= kTolerance * step_time) return absl::OkStatus();
   return Violation(Field(pass, "decisions", k), ".tried[", own - tried.begin(), "].step_time is ",
                    own->step_time, ", but the mini-batch takes ", step_time);
@@ -76,7 +76,7 @@ absl::Status CheckDecisions(const PassUnderCheck& pass, std::span<const double> 
     if (absl::Status status = CheckOwn(pass, k, step_times[k]); !status.ok()) return status;
     fewest += plan.decisions[k].fewest_slots;
   }
-  // The groups that a slot has at least are left to the metrics.
+  // The least number of groups of a slot is checked with the metrics.
   if (!pass.pass_demands.groups.empty() || wanted < step_times.size()) return absl::OkStatus();
   if (fewest * pass.demands.data_parallel != plan.metrics.lower_bound_microbatches) {
     return Violation(Field(pass, "decisions"), " have fewest_slots of together ", fewest,

@@ -16,7 +16,7 @@
 namespace batchplan::checker {
 namespace {
 
-// The slots of a pass whose ranks all have as many, numbered through its mini-batches.
+// Numbers the slots of a pass through its mini-batches. All ranks have equally many slots.
 class Slots {
  public:
   explicit Slots(const PassUnderCheck& pass) {
@@ -41,7 +41,7 @@ std::string PlaceOf(const PassUnderCheck& pass, const Microbatch& microbatch) {
                       microbatch.mini_batch);
 }
 
-// Whether a sequence is there by itself because of that limit.
+// Whether a sequence is alone in its micro-batch because it exceeds `limit`.
 bool RunsAlone(const PlacedPass& placed, const RequestLimit& limit, uint32_t sequence) {
   const auto& [pass, microbatches, placement] = placed;
   return microbatches[placement[sequence]].size() == 1 && IsListedAsAlone(pass.demands, sequence) &&
@@ -65,7 +65,7 @@ absl::Status CheckLimit(const PlacedPass& placed, const RequestLimit& limit) {
   return absl::OkStatus();
 }
 
-// The items of one slot in the order in which they are dealt.
+// The items of a slot, in the order in which they are dealt.
 using SlotItems = std::vector<const LoadItem*>;
 
 std::vector<SlotItems> ItemsOfSlots(const PlacedPass& placed, const Slots& slots,
@@ -83,8 +83,8 @@ std::vector<SlotItems> ItemsOfSlots(const PlacedPass& placed, const Slots& slots
   return items;
 }
 
-// Deals the items of a slot and compares where they are; then what ranks have with the limit, if
-// there is one.
+// Deals the items of a slot and compares their ranks with the stated ones. Then checks the sum of
+// each rank against `limit`, if there is one.
 absl::Status CheckDeal(const PlacedPass& placed, const RequestLoad& load, const SlotItems& items,
                        std::span<const uint32_t> stated, absl::string_view field,
                        const RequestLimit* limit) {
@@ -144,11 +144,11 @@ absl::Status CheckDealtLoad(const PlacedPass& placed, const Slots& slots, size_t
   return absl::OkStatus();
 }
 
-// What a slot has been seen to have.
+// What the micro-batches of a slot have.
 struct SlotKinds {
   bool empty_microbatch = false;
-  bool text_alone = false;  // a micro-batch that has sequences, of kind 0 alone
-  bool other = false;       // a micro-batch with another kind
+  bool text_alone = false;  // some micro-batch has only sequences of kind 0
+  bool other = false;       // some micro-batch has a sequence of another kind
   std::set<uint32_t> kinds = {};
 };
 
@@ -196,7 +196,7 @@ absl::Status CheckLoads(const PlacedPass& placed) {
     return Violation(Field(pass, "item_ranks"), " has ", pass.plan.item_ranks.size(),
                      " entries, but ", pass.loads.dealt().size(), " loads are dealt");
   }
-  // Of groups that differ in size neither limits nor kinds are asked.
+  // Requests with groups that differ in size have neither limits nor kinds.
   if (!pass.pass_demands.groups.empty()) return absl::OkStatus();
   const Slots slots(pass);
   for (const RequestLimit& limit : pass.loads.LimitsOf(pass.number)) {

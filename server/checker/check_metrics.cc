@@ -26,51 +26,51 @@ namespace {
 // What one micro-batch computes.
 struct RankWork {
   uint64_t true_tokens = 0;
-  // Of these, what it computes itself.
+  // The part of true_tokens that the row holds; shared tokens are there once.
   uint64_t laid_tokens = 0;
   uint64_t aligned_tokens = 0;
   uint64_t scheduled_tokens = 0;
-  // The budget of its ranks, or the row of a sequence alone that is above it.
+  // The budget of its ranks; for a sequence alone above the budget, the width of its row.
   double capacity = 0;
   bool over_budget = false;
-  // Of each of its ranks, but for what is computed in phases.
+  // The cost on each of its ranks, without loads that have phases of their own.
   double cost = 0;
 };
 
-// Over the whole pass.
+// Sums over the pass.
 struct Totals {
   uint64_t true_tokens = 0;
   uint64_t laid_tokens = 0;
   uint64_t aligned_tokens = 0;
   uint64_t scheduled_tokens = 0;
-  // Where sequences share: every mini-batch as if it were one row, and what that costs one rank
+  // If sequences share tokens: each mini-batch as a single row, and what that costs one rank
   // without exchange.
   uint64_t unique_tokens = 0;
   double unique_computation = 0;
   double capacity = 0;
   uint64_t slots = 0;
-  // Micro-batches above the budget, and what the others compute.
+  // The micro-batches above the budget, and the tokens of all others.
   uint64_t over_budget = 0;
   uint64_t tokens_within = 0;
-  // Of each mini-batch, and the sum of all.
+  // The step time of each mini-batch; `step` is their sum.
   std::vector<double> step_times;
   StepTime step;
-  // Summed over mini-batches.
+  // Sums over mini-batches.
   double most_loaded_tokens = 0;
   double most_loaded_cost = 0;
   double rank_cost = 0;  // of all ranks together
-  // How full the micro-batches are that are not empty.
+  // How full each micro-batch is that is not empty.
   std::vector<double> filled;
 };
 
 bool IsDynamic(const PassUnderCheck& pass) { return !pass.pass_demands.groups.empty(); }
 
-// What runs side by side: the ranks of the pool, or the groups that all have one size.
+// How many run side by side: the ranks of a pool, or the groups if all have one size.
 size_t RanksOf(const PassUnderCheck& pass) {
   return IsDynamic(pass) ? pass.demands.pool : pass.demands.data_parallel;
 }
 
-// The context-parallel ranks that share a micro-batch, and what they round lengths up to.
+// The size of a micro-batch's group, and the multiple to which it rounds lengths.
 GroupDemands GroupOf(const PassUnderCheck& pass, const Microbatch& microbatch) {
   if (!IsDynamic(pass)) {
     return {.ranks = pass.request.topology.context_parallel,
@@ -110,8 +110,8 @@ RankWork WorkOf(const PassUnderCheck& pass, const LoadCosts& loads, size_t m,
   return work;
 }
 
-// How long phases run, each before the next, and then the rows. In lockstep ranks wait for each
-// other in each of them. Phases know neither pipelines nor groups that differ.
+// The time of the phases, one after the other, and then of the rows. In lockstep, ranks wait for
+// each other in every phase. There are no phases with pipelines or with groups that differ in size.
 StepTime TimeOf(const PassUnderCheck& pass, const LoadCosts& loads, size_t first,
                 std::vector<TimedMicrobatch> rows, size_t ranks, size_t slots) {
   StepTime all;
@@ -154,7 +154,7 @@ void AddMiniBatch(const PassUnderCheck& pass, const std::vector<Microbatch>& mic
     }
     double cost = work.cost;
     for (const LoadPhase& phase : loads.phases()) {
-      // What is dealt is on every rank.
+      // A dealt load costs every rank of its slot alike, and so says nothing of one rank.
       if (!phase.dealt) cost += phase.costs[m];
     }
     for (size_t rank = microbatch.rank; rank < microbatch.rank + microbatch.ranks; ++rank) {
@@ -177,7 +177,8 @@ void AddMiniBatch(const PassUnderCheck& pass, const std::vector<Microbatch>& mic
   totals.step.most_stage_work += step.most_stage_work;
 }
 
-// Adds what is unique in the mini-batch of micro-batches [begin, end). `tokens` is any union.
+// Adds the unique tokens of the mini-batch of micro-batches [begin, end). `tokens` may hold any
+// union.
 void AddUnique(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches,
                size_t begin, size_t end, PathUnion& tokens, Totals& totals) {
   const CostModel& model = pass.request.cost_model;
@@ -206,7 +207,7 @@ void AddUnique(const PassUnderCheck& pass, const std::vector<Microbatch>& microb
                                model.per_sequence * static_cast<double>(last - first);
 }
 
-// The micro-batches of a mini-batch stand together.
+// Relies on the micro-batches of a mini-batch being consecutive.
 Totals Measure(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches,
                const LoadCosts& loads) {
   Totals totals;
@@ -225,7 +226,7 @@ Totals Measure(const PassUnderCheck& pass, const std::vector<Microbatch>& microb
   return totals;
 }
 
-// What the sequences cost without exchange, evenly on all ranks.
+// The cost of the sequences without exchange, divided evenly among all ranks.
 double IdealComputation(const PassUnderCheck& pass, const GroupDemands& least) {
   double computation = 0;
   const std::vector<uint32_t>& lengths = pass.demands.planned_lengths;
@@ -240,8 +241,8 @@ double IdealComputation(const PassUnderCheck& pass, const GroupDemands& least) {
          (static_cast<double>(pass.demands.data_parallel) * pass.request.topology.context_parallel);
 }
 
-// The smallest group that sequences can be ideally in: the smallest that holds one, unless such
-// groups don't add up to the pool.
+// The smallest size of groups that can hold a sequence; the largest size if groups of that size do
+// not add up to the pool.
 const GroupDemands& LeastSize(const PassUnderCheck& pass) {
   for (const GroupDemands& size : pass.pass_demands.groups) {
     if (size.length_limit == 0) continue;
@@ -251,7 +252,7 @@ const GroupDemands& LeastSize(const PassUnderCheck& pass) {
   return pass.pass_demands.groups.back();
 }
 
-// Of a pool: the slots that have room for the tokens of each mini-batch, aligned as `least` does.
+// For a pool: the fewest slots that hold the tokens of each mini-batch, aligned as `least` does.
 double IdealSlots(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches,
                   const GroupDemands& least) {
   std::vector<double> tokens(pass.pass_demands.mini_batches, 0);
@@ -320,7 +321,7 @@ absl::Status CheckFinite(const PassUnderCheck& pass) {
   return absl::OkStatus();
 }
 
-// What the volume of the tokens needs over what the plan has: micro-batches, or of a pool slots.
+// The fewest micro-batches (for a pool: slots) that hold the tokens, over those of the plan.
 double PackingEfficiency(const PassUnderCheck& pass, const Totals& totals) {
   const uint64_t budget = pass.options.max_tokens_per_microbatch;
   const uint64_t room = IsDynamic(pass) ? pass.demands.data_parallel * budget : budget;
@@ -341,7 +342,7 @@ absl::Status CheckRatios(const PassUnderCheck& pass, const Totals& totals) {
       static_cast<double>(metrics.scheduled_tokens) / static_cast<double>(metrics.naive_tokens);
   const auto ranks = static_cast<double>(RanksOf(pass));
   const double mean_tokens = static_cast<double>(totals.aligned_tokens) / ranks;
-  // Nothing costs ranks of their own where all is dealt.
+  // If all loads are dealt and nothing else costs anything, no rank has a cost of its own.
   const double cost_imbalance =
       totals.rank_cost == 0 ? 1 : totals.most_loaded_cost / (totals.rank_cost / ranks);
   for (const absl::Status& status : {

@@ -24,7 +24,7 @@ namespace batchplan {
 namespace checker {
 namespace {
 
-// A pass's arrays, read: later passes are compared to the first.
+// The arrays of a pass after reading, kept to compare later passes with the first.
 struct ReadPass {
   std::vector<Microbatch> microbatches;
   Placement placement;
@@ -53,7 +53,7 @@ absl::StatusOr<ReadPass> CheckPass(const PassUnderCheck& pass) {
 
 namespace {
 
-// A plan of the whole manifest; `paths` is null where no two of its sequences share anything.
+// Checks a plan of the whole manifest. `paths` is null if no two of its sequences share tokens.
 absl::Status CheckWhole(const Manifest& manifest, const PlanOptions& options, const Plan& plan,
                         const checker::RequestLoads& loads, const checker::SharedPaths* paths) {
   using checker::CheckPass;
@@ -85,7 +85,7 @@ absl::Status CheckWhole(const Manifest& manifest, const PlanOptions& options, co
   const PassUnderCheck first = under_check(0);
   absl::StatusOr<checker::ReadPass> read_first = CheckPass(first);
   if (!read_first.ok()) return read_first.status();
-  // The first pass that respects mini-batches says which mini-batch a sequence is in.
+  // The first pass that respects mini-batches decides which mini-batch a sequence is in.
   size_t split_number = 0;
   checker::ReadPass read_split;
   for (size_t number = 1; number < plan.passes.size(); ++number) {
@@ -119,7 +119,7 @@ absl::Status CheckWhole(const Manifest& manifest, const PlanOptions& options, co
 }  // namespace
 
 absl::Status CheckPlan(const Manifest& manifest, const PlanOptions& options, const Plan& plan) {
-  // What follows sees loads and what is shared as these alone.
+  // All later checks use these for loads and shared tokens.
   absl::StatusOr<checker::RequestLoads> loads = checker::RequestLoads::Create(manifest, options);
   if (!loads.ok()) return loads.status();
   std::optional<checker::SharedPaths> paths;

@@ -11,12 +11,13 @@
 namespace batchplan::checker {
 namespace {
 
-// What a micro-batch needs of its row.
+// The content of a micro-batch's row.
 struct Content {
-  // Of its sequences, each aligned; where they share, of what they lay, aligned as a whole.
+  // The sum of the aligned lengths. If sequences share tokens: the tokens in the row, aligned as a
+  // whole.
   uint64_t aligned_tokens = 0;
   uint64_t longest_aligned = 0;
-  // Whether it is a sequence above the budget that is listed as alone.
+  // Whether it is a single sequence above the budget, listed as alone.
   bool alone = false;
 };
 
@@ -88,8 +89,8 @@ absl::Status CheckBudget(const PassUnderCheck& pass, size_t m, const Microbatch&
   return absl::OkStatus();
 }
 
-// The width that RowPadding asks of a row with `aligned_tokens`, beside others of which the longest
-// has `longest`, in a group that holds `limit`; 0: no bucket holds it.
+// The width that RowPadding gives a row with `aligned_tokens`; `longest` is the longest row beside
+// it, and `limit` what its group holds. 0 if no bucket is large enough.
 uint64_t PaddedRowWidth(RowPadding rows, uint64_t aligned_tokens, uint64_t longest, uint64_t limit,
                         const std::vector<uint32_t>& sorted_buckets) {
   switch (rows) {
@@ -108,7 +109,7 @@ uint64_t PaddedRowWidth(RowPadding rows, uint64_t aligned_tokens, uint64_t longe
   return aligned_tokens;
 }
 
-// Ranks may share widths, but nobody needs one that no sequence of the mini-batch has.
+// Ranks may share a width, but it must not exceed the longest sequence of the mini-batch.
 absl::Status CheckSharedWidths(const PassUnderCheck& pass,
                                const std::vector<Microbatch>& microbatches,
                                const std::vector<uint64_t>& longest_of_mini_batch) {
@@ -126,12 +127,12 @@ const GroupDemands& SizeOf(const PassUnderCheck& pass, const Microbatch& microba
   return *std::ranges::find(pass.pass_demands.groups, microbatch.ranks, &GroupDemands::ranks);
 }
 
-// Rows of groups of several sizes, each with alignment, budget and buckets of its own.
+// Checks rows of groups that differ in size: each size has its alignment, budget and buckets.
 absl::Status CheckGroupRows(const PassUnderCheck& pass,
                             const std::vector<Microbatch>& microbatches) {
   const uint64_t max_sequences = pass.options.max_sequences_per_microbatch;
   std::vector<uint64_t> aligned_tokens(microbatches.size(), 0);
-  // By mini-batch and ranks of the group.
+  // Keyed by mini-batch and size of the group.
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> longest;
   for (size_t m = 0; m < microbatches.size(); ++m) {
     const Microbatch& microbatch = microbatches[m];
@@ -179,7 +180,7 @@ absl::Status CheckRows(const PassUnderCheck& pass, const std::vector<Microbatch>
   if (!pass.pass_demands.groups.empty()) return CheckGroupRows(pass, microbatches);
   std::vector<uint64_t> aligned_tokens(microbatches.size(), 0);
   std::vector<bool> alone(microbatches.size(), false);
-  // Packed: the longest row. Padded: the longest sequence.
+  // The longest row if packed, the longest sequence if padded.
   std::vector<uint64_t> longest_of_mini_batch(plan.microbatches_per_rank.size(), 0);
   for (size_t m = 0; m < microbatches.size(); ++m) {
     const Microbatch& microbatch = microbatches[m];

@@ -19,12 +19,12 @@ constexpr uint32_t kNone = UINT32_MAX;
 
 enum class Fate { kWaiting, kExpired, kDropped };
 
-// What moves as a whole: a group, or a sequence.
+// What is taken or deferred as a whole: a group or a single sequence.
 struct Unit {
   std::vector<uint32_t> waiting;  // members, ascending
   uint32_t age = 0;
   bool overlong = false;
-  uint64_t tokens = 0;  // of those that wait, as they would be planned
+  uint64_t tokens = 0;  // of the waiting members, as they would be planned
   bool taken = false;
 
   bool forced(const Selection& selection) const {
@@ -59,7 +59,7 @@ absl::Status CheckArrays(const Manifest& manifest, const Selection& selection) {
   return absl::OkStatus();
 }
 
-// The longest sequence that every pass holds, which does not depend on those that there are.
+// The longest sequence that every pass can hold, whatever the manifest has.
 absl::StatusOr<uint32_t> LongestOf(const PlanOptions& options) {
   PlanOptions alone = options;
   alone.selection.reset();
@@ -72,7 +72,7 @@ absl::StatusOr<uint32_t> LongestOf(const PlanOptions& options) {
   return demands->length_limit;
 }
 
-// Everything that is known of the sequences before the plan is looked at.
+// What is known of the sequences before looking at the plan.
 struct Waiting {
   std::vector<Fate> fates;  // by manifest position
   std::vector<Unit> units;  // in the order of the first members that wait
@@ -125,7 +125,7 @@ absl::StatusOr<Waiting> WaitingOf(const Manifest& manifest, const PlanOptions& o
   return all;
 }
 
-// Marks the units that are taken: those that do not wait. `deferred` is by manifest position.
+// Marks each unit as taken unless it is deferred. `deferred` is indexed by manifest position.
 absl::Status MarkTaken(const std::vector<bool>& deferred, std::vector<Unit>& units) {
   for (Unit& unit : units) {
     unit.taken = !deferred[unit.waiting.front()];
@@ -198,7 +198,8 @@ absl::Status CheckOvertaking(const Selection& selection, const std::vector<Unit>
   return absl::OkStatus();
 }
 
-// By manifest position; Internal unless plan.deferred are positions of sequences that may wait.
+// Indexed by manifest position. Internal unless plan.deferred has positions of sequences that may
+// wait.
 absl::StatusOr<std::vector<bool>> DeferredOf(const Waiting& waiting, const Plan& plan) {
   std::vector<bool> deferred(waiting.fates.size(), false);
   for (size_t k = 0; k < plan.deferred.size(); ++k) {
@@ -219,8 +220,8 @@ absl::StatusOr<std::vector<bool>> DeferredOf(const Waiting& waiting, const Plan&
   return deferred;
 }
 
-// Moves what is excluded of the part that is taken to it; Internal unless the others are exactly
-// what is too old or dropped.
+// Moves exclusions of taken sequences to `part`. Internal unless all other exclusions are exactly
+// the sequences that are too old or dropped.
 absl::Status SplitExcluded(const Manifest& manifest, const Waiting& waiting, const Plan& plan,
                            const std::vector<uint32_t>& place, Plan& part) {
   std::vector<bool> listed(waiting.fates.size(), false);
@@ -327,7 +328,7 @@ absl::Status CheckTakenMetrics(const Manifest& manifest, const Plan& plan) {
         {"mean_age", metrics.mean_age, mean(pass.sequence_index, manifest.ages)},
         {"largest_age", static_cast<double>(metrics.largest_age), static_cast<double>(largest)}};
     for (const auto& [name, stated, actual] : figures) {
-      // NaN is none of these.
+      // In this form NaN fails the check.
       if (!(std::abs(stated - actual) <= kTolerance * std::max(1.0, actual))) {
         return Violation("passes[", number, "].metrics.", name, " is ", stated,
                          ", but the plan has ", actual);

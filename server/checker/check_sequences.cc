@@ -105,7 +105,7 @@ absl::Status CheckMiniBatches(const PlacedPass& placed) {
     moved += mini_batch != place ? 1 : 0;
     ++planned;
     const uint32_t max_delay = pass.request.mini_batches.max_delay;
-    // Earlier is free, but where nothing moves.
+    // Moving to an earlier mini-batch costs no delay, but max_delay 0 forbids any move.
     if (mini_batch > place ? mini_batch - place > max_delay
                            : max_delay == 0 && mini_batch < place) {
       return Violation("passes[", pass.number, "] has sequence ", sequence, " in mini-batch ",
@@ -119,7 +119,8 @@ absl::Status CheckMiniBatches(const PlacedPass& placed) {
     if (sizes[k] == 0) {
       return Violation("passes[", pass.number, "] has no sequences in mini-batch ", k);
     }
-    // Which mini-batch a dropped sequence was in is not recorded; then the size is an upper limit.
+    // The plan does not record the mini-batch of a dropped sequence. With drops, the size is only a
+    // limit.
     const uint64_t wanted = k + 1 < sizes.size() ? demands.mini_batch_size : demands.last_size;
     if (demands.any_dropped ? sizes[k] > wanted : sizes[k] != wanted) {
       return Violation(
@@ -130,7 +131,7 @@ absl::Status CheckMiniBatches(const PlacedPass& placed) {
           wanted == demands.mini_batch_size ? "" : ", of which the last has what is left");
     }
   }
-  // Where a shuffle puts a sequence is not known here.
+  // The checker does not know where a shuffle puts a sequence.
   if (planned == 0) return absl::OkStatus();
   const auto count = static_cast<double>(planned);
   absl::Status status = CheckNear(pass, "mean_delay", pass.plan.metrics.mean_delay,
@@ -145,7 +146,7 @@ absl::Status CheckGroups(const PlacedPass& placed) {
   const std::vector<uint32_t>& group_of = pass.demands.group_of;
   if (group_of.empty()) return absl::OkStatus();
   const GroupPolicy policy = pass.request.mini_batches.groups;
-  // Each group's first planned member, to which all others are compared.
+  // The first planned member of each group; all others are compared with it.
   std::vector<uint32_t> leader_of(group_of.size(), kNowhere);
   for (size_t sequence = 0; sequence < placement.size(); ++sequence) {
     if (placement[sequence] == kNowhere) continue;
@@ -188,17 +189,17 @@ absl::Status CheckGivenRanks(const PlacedPass& placed) {
 
 absl::Status CheckEqualCounts(const PlacedPass& placed) {
   const auto& [pass, microbatches, placement] = placed;
-  // Later passes leave every sequence on its rank, so that what the first says holds for all.
+  // Later passes leave every sequence on its rank, so that the first pass's option applies to all.
   const EqualCounts asked = pass.request.passes.front().sequence_counts;
   if (asked == EqualCounts::kAny) return absl::OkStatus();
-  // What is within one in every mini-batch need not be in all of them together.
+  // Counts within one in every mini-batch may differ by more in all of them together.
   const bool by_mini_batch =
       !std::ranges::all_of(pass.request.passes, &PassOptions::ignore_mini_batches);
   if (asked == EqualCounts::kWithinOne && by_mini_batch && pass.options.ignore_mini_batches) {
     return absl::OkStatus();
   }
   const uint64_t ranks = pass.demands.data_parallel;
-  // By mini-batch and rank.
+  // Indexed by mini-batch, then rank.
   std::vector<uint64_t> counts(pass.plan.microbatches_per_rank.size() * ranks, 0);
   for (const Microbatch& microbatch : microbatches) {
     counts[microbatch.mini_batch * ranks + microbatch.rank] += microbatch.end - microbatch.begin;

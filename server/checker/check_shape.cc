@@ -80,9 +80,9 @@ absl::Status CheckCounts(const PassUnderCheck& pass) {
       return Violation(Field(pass, "microbatches_per_rank", k), " is ", count,
                        ", not a multiple of ", pass.pass_demands.count_multiple);
     }
-    // How many groups a slot has is for ListGroups to see.
+    // ListGroups checks how many groups a slot has.
     sum += count * (pass.pass_demands.groups.empty() ? pass.demands.data_parallel : 1);
-    // Compared at every step, so that no garbage makes the sum overflow.
+    // Compared after every step, so that the sum can't overflow.
     if (sum > microbatches) break;
   }
   if (!pass.pass_demands.groups.empty()) return absl::OkStatus();
@@ -111,8 +111,8 @@ std::vector<Microbatch> ListMicrobatches(const PassUnderCheck& pass) {
   return microbatches;
 }
 
-// The micro-batches of slots that divide a pool: groups of sizes that are allowed, which descend
-// and take every rank.
+// Lists the micro-batches of a pool's slots. In each slot groups have allowed sizes in descending
+// order and cover every rank.
 absl::StatusOr<std::vector<Microbatch>> ListGroups(const PassUnderCheck& pass) {
   const PassPlan& plan = pass.plan;
   const std::vector<GroupDemands>& sizes = pass.pass_demands.groups;
@@ -166,7 +166,7 @@ absl::Status CheckEmptyMicrobatches(const PassUnderCheck& pass,
                        microbatch.mini_batch, ", rank ", microbatch.rank, ", slot ",
                        microbatch.slot, "), and empty ones are not allowed");
     }
-    // Where slots divide a pool, what a rank's last slot is differs from rank to rank.
+    // In a pool, ranks have different last slots.
     if (!pass.pass_demands.groups.empty()) continue;
     if (!microbatch.empty() && microbatch.slot > 0 && microbatches[m - 1].empty()) {
       return Violation("passes[", pass.number, "] micro-batch ", m - 1,

@@ -11,7 +11,7 @@ namespace {
 
 using Path = std::vector<SharedPaths::Interval>;
 
-// That a sequence, whose path is `path`, has so much in common with the one before it.
+// Checks how many tokens a sequence with path `path` has in common with the one before it.
 absl::Status CheckShared(const PassUnderCheck& pass, size_t place, const Path& before,
                          const Path& path) {
   const PassPlan& plan = pass.plan;

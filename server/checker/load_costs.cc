@@ -16,7 +16,7 @@ namespace batchplan::checker {
 
 LoadCosts::LoadCosts(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches)
     : pass_(pass), microbatches_(microbatches) {
-  // Groups that differ in size know tokens alone.
+  // Requests with groups that differ in size have no loads.
   if (!pass.pass_demands.groups.empty()) return;
   SumLoads();
   CostPhases();
@@ -35,7 +35,7 @@ void LoadCosts::SumLoads() {
     }
   }
   if (pass_.loads.dealt().empty()) return;
-  // The micro-batch of a planned sequence.
+  // The micro-batch of each planned sequence.
   std::vector<uint32_t> placement(pass_.demands.planned_lengths.size(), kNowhere);
   for (size_t m = 0; m < microbatches_.size(); ++m) {
     for (size_t p = microbatches_[m].begin; p < microbatches_[m].end; ++p) {
@@ -47,7 +47,7 @@ void LoadCosts::SumLoads() {
     for (const LoadItem& item : loads[load].items) {
       const uint32_t m = placement[item.sequence];
       if (m == kNowhere) continue;
-      // Micro-batches of a mini-batch stand rank by rank, each with all slots.
+      // The micro-batches of a mini-batch are ordered by rank, then slot.
       const size_t slots = plan.microbatches_per_rank[microbatches_[m].mini_batch];
       const size_t first = m - microbatches_[m].rank * slots;
       sums_[load][first + plan.item_ranks[entry].ranks[item.number] * slots] += item.value;
@@ -93,7 +93,7 @@ LoadCosts::Spread LoadCosts::SpreadOf(size_t load) const {
   Spread spread;
   const auto phase = std::ranges::find(phases_, load, &LoadPhase::load);
   const bool in_lockstep = pass_.request.synchronization == Synchronization::kLockstep;
-  // By mini-batch, then by rank.
+  // Keyed by mini-batch, then rank.
   std::map<uint32_t, std::map<uint32_t, double>> of_ranks;
   std::map<uint32_t, std::map<uint32_t, double>> times;
   for (size_t m = 0; m < microbatches_.size(); ++m) {

@@ -15,7 +15,7 @@
 namespace batchplan::checker {
 namespace {
 
-// One forward or backward of a micro-batch through a part of the model, by the part's number in the
+// A forward or backward of a micro-batch through one part of the model. Parts are numbered in the
 // order of the model.
 struct Work {
   bool backward = false;
@@ -27,7 +27,7 @@ struct Work {
 
 struct Event {
   double time = 0;
-  // A stage has ended what it ran; or, if not, what `work` needs has come.
+  // True: the stage has finished `work`. False: the input of `work` has arrived.
   bool ended = false;
   Work work;
 
@@ -80,7 +80,7 @@ class Simulation {
   }
 
  private:
-  // What a stage runs, in its order.
+  // The works of a stage in the order in which it runs them.
   void WriteScript(size_t stage) {
     const size_t chunks = parts_ / stages_;
     const bool interleaved = chunks > 1;
@@ -118,7 +118,7 @@ class Simulation {
     return whole * (work.backward ? pipeline_.backward_ratio : 1) / (1 + pipeline_.backward_ratio);
   }
 
-  // Begins what a stage runs next, if it is free and has what it needs.
+  // Begins the stage's next work if the stage is free and the work's input has arrived.
   void Start(size_t stage) {
     if (busy_[stage] || next_[stage] == scripts_[stage].size()) return;
     const Work& work = scripts_[stage][next_[stage]];
@@ -128,7 +128,7 @@ class Simulation {
     events_.push({now_ + DurationOf(work), true, work});
   }
 
-  // What comes of a work that has ended, on the stage where it is needed.
+  // Sends the result of a finished work to the stage that needs it.
   void Send(const Work& work) {
     const bool turns = !work.backward && work.part + 1 == parts_;
     if (turns && !forward_only_) {

@@ -15,10 +15,10 @@ namespace {
 
 constexpr uint64_t kMaxUint32 = std::numeric_limits<uint32_t>::max();
 
-// Parallel sizes and multiples of 0 are read as 1.
+// Parallel sizes and multiples of 0 mean 1.
 uint64_t AtLeastOne(uint64_t value) { return value == 0 ? 1 : value; }
 
-// That no other row becomes as wide as one above its budget, and no group is torn by it.
+// Checks that a row above the budget makes no other row as wide, and that no group is torn apart.
 absl::Status CheckAlone(const PlanOptions& options) {
   if (options.overlong != OverlongPolicy::kAlone) return absl::OkStatus();
   if (options.mini_batches.groups == GroupPolicy::kSameMicrobatch) {
@@ -36,7 +36,7 @@ absl::Status CheckAlone(const PlanOptions& options) {
   return absl::OkStatus();
 }
 
-// What dynamic_context goes with: packed rows, on groups that the planner chooses.
+// Checks what dynamic_context requires: packed rows, on groups that the planner chooses.
 absl::Status CheckDynamicContext(const Manifest& manifest, const PlanOptions& options) {
   const bool megatron = options.passes[0].sharding == Sharding::kMegatronDynamicCp;
   if (!options.topology.dynamic_context) {
@@ -101,8 +101,9 @@ absl::Status CheckRequest(const Manifest& manifest, const PlanOptions& options) 
   return CheckAlone(options);
 }
 
-// lcm(length_multiple, t): t splits a sequence into two chunks for each context-parallel rank, and
-// each chunk, or without context parallelism the sequence, among the sequence-parallel ranks.
+// lcm(length_multiple, t), where t is what the topology needs. Context parallelism splits a
+// sequence into two chunks a rank; sequence parallelism splits each chunk, or the sequence, among
+// its ranks.
 absl::StatusOr<uint32_t> LengthMultiple(const Topology& topology, const PassOptions& pass) {
   const uint64_t context_parallel = AtLeastOne(topology.context_parallel);
   uint64_t of_topology = 1;
@@ -118,11 +119,11 @@ absl::StatusOr<uint32_t> LengthMultiple(const Topology& topology, const PassOpti
   return static_cast<uint32_t>(factor * of_topology);
 }
 
-// The sizes that groups may have: c is one where it is the pool, or a power of two of min_size at
-// least and min_size divides the pool; max_size limits both. Some of them holds a sequence.
+// The sizes that groups may have: powers of two from min_size, if min_size divides the pool, and
+// the pool itself; none above max_size. At least one of them holds a sequence.
 absl::StatusOr<std::vector<GroupDemands>> GroupSizes(const Topology& topology,
                                                      const PassOptions& pass) {
-  // Longer rows are not made, so that no rounding leaves 32 bits.
+  // No row is longer, so that rounded lengths fit 32 bits.
   constexpr uint64_t kLongestRow = uint64_t{1} << 31;
   const uint64_t context_parallel = AtLeastOne(topology.context_parallel);
   const uint64_t pool = AtLeastOne(topology.data_parallel) * context_parallel;
@@ -165,7 +166,7 @@ absl::StatusOr<std::vector<GroupDemands>> GroupSizes(const Topology& topology,
   return sizes;
 }
 
-// Group ids renumbered from 0, so that they index arrays.
+// Renumbers group ids from 0, so that they can index arrays.
 std::vector<uint32_t> NumberGroups(std::span<const uint32_t> ids) {
   std::vector<uint32_t> distinct(ids.begin(), ids.end());
   std::sort(distinct.begin(), distinct.end());
@@ -179,8 +180,8 @@ std::vector<uint32_t> NumberGroups(std::span<const uint32_t> ids) {
   return group_of;
 }
 
-// How many mini-batches of how many sequences, or of how many groups. Fills counts_groups and what
-// follows it.
+// Counts the mini-batches and their sequences or groups. Fills counts_groups and the fields behind
+// it.
 absl::Status CountMiniBatches(const Manifest& manifest, const MiniBatching& asked,
                               RequestDemands& demands) {
   demands.counts_groups = asked.group_count > 0;
@@ -207,9 +208,9 @@ absl::Status CountMiniBatches(const Manifest& manifest, const MiniBatching& aske
   return absl::OkStatus();
 }
 
-// The mini-batches of an order that is known: the manifest, as it is or by ascending length, cut
-// every `size` sequences, or groups if these are counted. Groups that stay together stand where
-// their first member does, and are as long as their longest.
+// Cuts an order that is known (the manifest's, or by ascending length) into mini-batches of `size`
+// sequences, or of `size` groups if these are counted. A group that stays together has the place of
+// its first member and the length of its longest one.
 std::vector<uint32_t> CutMiniBatches(std::span<const uint32_t> lengths, Order asked, uint64_t size,
                                      bool counts_groups, const std::vector<uint32_t>& group_of) {
   const size_t count = lengths.size();
@@ -353,8 +354,8 @@ absl::StatusOr<RequestDemands> DemandsOf(const Manifest& manifest, const PlanOpt
     pass_demands.min_microbatches = AtLeastOne(pass.min_microbatches);
     pass_demands.count_multiple = AtLeastOne(pass.microbatch_count_multiple);
     if (options.topology.virtual_pipeline > 1) {
-      // An interleaved schedule runs micro-batches in groups, of one for each pipeline stage or
-      // more.
+      // An interleaved schedule runs micro-batches in groups, of one for each pipeline stage by
+      // default.
       const uint64_t group = options.pipeline.group_size > 0
                                  ? options.pipeline.group_size
                                  : AtLeastOne(options.topology.pipeline_parallel);

@@ -16,12 +16,12 @@ namespace {
 
 constexpr uint32_t kNotTaken = UINT32_MAX;
 
-// That values, at `where`, are those of a load.
+// Checks that the values, found at `where`, can be those of a load.
 absl::Status CheckValues(absl::string_view where, std::span<const double> values) {
   double sum = 0;
   for (size_t i = 0; i < values.size(); ++i) {
     sum += values[i];
-    // Written so that NaN fails.
+    // In this form NaN fails the check.
     if (values[i] >= 0 && std::isfinite(sum)) continue;
     return Violation(where, "[", i, "] is ", values[i], ", and the values up to it add up to ",
                      sum);
@@ -29,7 +29,7 @@ absl::Status CheckValues(absl::string_view where, std::span<const double> values
   return absl::OkStatus();
 }
 
-// Groups that differ in size know tokens alone.
+// Checks that requests with groups that differ in size have no options of loads.
 absl::Status CheckLoadOptions(const PlanOptions& options) {
   const bool differ = options.topology.dynamic_context.has_value();
   const bool cost = !options.cost_model.loads.empty();
@@ -166,7 +166,7 @@ void RequestLoads::FindInseparable() {
     for (size_t i = 0; i < own.size(); ++i) {
       std::ranges::sort(items[i], std::greater<>());
       if (items[i].empty()) continue;
-      // Each item is on an empty rank while there are any.
+      // Items go to empty ranks as long as there are any.
       std::multiset<double> ranks;
       for (size_t k = 0; k < std::min<size_t>(data_parallel_, items[i].size()); ++k)
         ranks.insert(0);
@@ -188,7 +188,7 @@ absl::StatusOr<RequestLoads> RequestLoads::Create(const Manifest& manifest,
   if (absl::Status status = loads.ReadItems(manifest); !status.ok()) return status;
   if (absl::Status status = loads.ReadCosts(options); !status.ok()) return status;
   if (absl::Status status = loads.ReadLimits(options); !status.ok()) return status;
-  // There is no plan for no ranks.
+  // At least one: there is no plan for no ranks.
   loads.data_parallel_ = std::max(options.topology.data_parallel, 1u);
   loads.FindInseparable();
   return loads;

@@ -5,10 +5,10 @@
 namespace batchplan::checker {
 namespace {
 
-// What each of `ranks` ranks spends on the keys and values that the others hold.
+// What each of `ranks` ranks spends on exchanging keys and values.
 double ExchangeCost(const CostModel& model, double length, double shared, double ranks) {
   double per_token = 0;
-  // The entries ascend: the last that holds is the tightest from the back on.
+  // Entries ascend by size, so that the last match from the back is the tightest.
   for (auto entry = model.exchange.rbegin(); entry != model.exchange.rend(); ++entry) {
     if (entry->up_to_size != 0 && entry->up_to_size < ranks) break;
     per_token = entry->per_token;

@@ -24,7 +24,7 @@ absl::Status CheckOptions(const PlanOptions& options) {
   return absl::OkStatus();
 }
 
-// With whom each sequence shares its prefix; kNobody if it has none.
+// The sequence with which each one shares its prefix; kNobody if it shares none.
 absl::StatusOr<std::vector<uint32_t>> WithWhom(const Manifest& manifest) {
   const size_t count = manifest.lengths.size();
   const std::span<const uint32_t> prefixes = manifest.shared_prefixes;
@@ -95,7 +95,7 @@ void SharedPaths::FindOwners(std::span<const uint32_t> prefixes, std::span<const
     const uint32_t owner = OwnerOf(with[i], prefixes[i]);
     owners_[i] = owner;
     above[i] = above[owner] + 1;
-    // A jump twice as long where two of one length meet, so that any way up is O(log n) jumps.
+    // A jump of double length wherever two equal jumps meet: any way up has O(log n) jumps.
     const uint32_t far = jumps_[owner];
     const bool doubles = above[owner] - above[far] == above[far] - above[jumps_[far]];
     jumps_[i] = doubles ? jumps_[far] : owner;
@@ -104,7 +104,7 @@ void SharedPaths::FindOwners(std::span<const uint32_t> prefixes, std::span<const
 
 void SharedPaths::FindStrands() {
   const size_t count = begins_.size();
-  // How many paths use a token that the sequence introduced, or end with it.
+  // For each sequence: how many paths use tokens that it introduced, including its own.
   std::vector<uint32_t> paths(count, 1);
   for (size_t i = count; i-- > 0;) {
     if (owners_[i] != i) paths[owners_[i]] += paths[i];
@@ -141,7 +141,7 @@ void SharedPaths::Read(uint32_t sequence, uint32_t length, std::vector<Interval>
   uint32_t owner = positions_[sequence];
   uint32_t to = lengths_[owner];
   while (true) {
-    // What an owner introduced behind its heir's first token is a strand of its own.
+    // The owner's tokens behind its heir's first token are a strand of their own.
     const uint32_t heir = heirs_[owner];
     if (heir != owner && begins_[heir] < to) {
       add(begins_.size() + owner, begins_[heir], to);

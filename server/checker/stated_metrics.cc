@@ -15,7 +15,7 @@ absl::Status CheckExact(const PassUnderCheck& pass, absl::string_view name, uint
 
 absl::Status CheckNear(const PassUnderCheck& pass, absl::string_view name, double stated,
                        double actual, double allowance) {
-  // Written so that NaN fails.
+  // In this form NaN fails the check.
   if (std::abs(stated - actual) <= allowance) return absl::OkStatus();
   return Violation(Field(pass, "metrics."), name, " is ", stated, ", but the plan has ", actual);
 }

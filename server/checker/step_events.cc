@@ -12,14 +12,15 @@
 namespace batchplan::checker {
 namespace {
 
-// The ranks that wait for each other: those that share a micro-batch in any slot, directly or
-// through others; under LOCKSTEP all, and where there are too many parts to simulate.
+// Divides the ranks into parts that do not wait for each other: ranks that share a micro-batch in
+// any slot, directly or through others, are in one part. All ranks are in one part under LOCKSTEP,
+// and if there would be too many parts to simulate.
 std::vector<size_t> PartOfEachRank(const PassUnderCheck& pass,
                                    std::span<const TimedMicrobatch> microbatches, size_t ranks,
                                    size_t slots) {
   std::vector<size_t> part_of(ranks, 0);
   if (pass.request.synchronization == Synchronization::kLockstep) return part_of;
-  // In how many slots a micro-batch begins at the rank.
+  // In how many slots a micro-batch begins at each rank.
   std::vector<size_t> begins(ranks, 0);
   for (const TimedMicrobatch& microbatch : microbatches) ++begins[microbatch.rank];
   for (size_t rank = 1; rank < ranks; ++rank) {
@@ -60,7 +61,7 @@ StepTime OnPipelines(const PassUnderCheck& pass, std::span<const TimedMicrobatch
   return step;
 }
 
-// Every slot takes as long as its slowest micro-batch.
+// Each slot lasts as long as its slowest micro-batch.
 double InLockstep(std::span<const TimedMicrobatch> microbatches, size_t slots) {
   std::vector<double> slowest(slots, 0);
   for (const TimedMicrobatch& microbatch : microbatches) {
@@ -69,7 +70,7 @@ double InLockstep(std::span<const TimedMicrobatch> microbatches, size_t slots) {
   return std::accumulate(slowest.begin(), slowest.end(), 0.0);
 }
 
-// A micro-batch begins when the last of its ranks has ended the one before.
+// A micro-batch begins when the last of its ranks has finished the one before.
 double Accumulated(std::span<const TimedMicrobatch> microbatches, size_t ranks) {
   std::vector<double> ended(ranks, 0);
   for (const TimedMicrobatch& microbatch : microbatches) {

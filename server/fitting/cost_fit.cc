@@ -14,18 +14,17 @@ namespace batchplan {
 namespace {
 
 constexpr double kMemory = 1 - 1.0 / 2048;
-// By how much the recent samples' own fit must be better before it replaces the sums, in squared
-// scales. By chance, three coefficients of its own gain three, and a straggler that it happens to
-// meet sixteen.
+// How much better the recent samples' own fit must be to replace the sums, in squared scales. By
+// chance, its three coefficients gain three, and a straggler among the samples gains sixteen.
 constexpr double kChange = 48;
-// Sums of a size that weigh less are forgotten: the last of a single row that came 14,000 ago.
+// Sums of a group size with less weight are forgotten: a single row is after 14,000 others.
 constexpr double kLeastWeight = 1e-3;
 
 std::span<const TimingSample> Latest(const CostFit& fit, size_t count) {
   return std::span(fit.recent).last(count);
 }
 
-// Those that the sums have.
+// The columns that the sums have.
 Columns KnownColumns(const CostFit& fit) {
   Columns columns = kWithoutSequences;
   if (fit.sums.matrix[3][3] > 0) columns |= kPerSequence;
@@ -33,7 +32,7 @@ Columns KnownColumns(const CostFit& fit) {
   return columns;
 }
 
-// A sample as a row of sums with these columns.
+// The row of a sample in sums with these columns.
 PerColumn RowFor(const TimingSample& sample, const RobustFit& model, Columns columns) {
   PerColumn row = model.Row(sample);
   for (size_t column = 0; column < kColumns; ++column) {
@@ -43,8 +42,8 @@ PerColumn RowFor(const TimingSample& sample, const RobustFit& model, Columns col
 }
 
 // The variance of the sums' prediction for `row`, in units of the scale squared. Where the sums
-// know nothing, a coefficient's share may be as large as the whole time, and of a load that they
-// never saw anything.
+// know nothing, a coefficient may explain the whole time. Infinite for a load that the sums never
+// saw.
 double Leverage(const CostFit& fit, const PerColumn& row) {
   Columns columns = 0;
   for (size_t column = 0; column < kColumns; ++column) {
@@ -67,7 +66,7 @@ double WeightOf(double ranks, const CostFit& fit) {
   return 0;
 }
 
-// Adds a row to the sums, and to those of its size once there are several.
+// Adds a row to the sums, and to the sums of its group size once there are several sizes.
 void AddRow(const TimingSample& sample, const PerColumn& row, double weight, CostFit& fit) {
   const double ranks = sample.context_parallel;
   if (fit.sizes.empty() && fit.sums.weight > 0 && WeightOf(ranks, fit) == 0) {
@@ -84,7 +83,7 @@ void AddRow(const TimingSample& sample, const PerColumn& row, double weight, Cos
   if (fit.sizes.size() < 2) fit.sizes.clear();
 }
 
-// The coefficients of the sums.
+// Solves the sums for the model's coefficients.
 void SolveSums(CostFit& fit) {
   const Columns columns = KnownColumns(fit);
   if (!fit.sizes.empty()) return fit.model.SolveFrom(fit.sizes, columns);
@@ -92,8 +91,8 @@ void SolveSums(CostFit& fit) {
   fit.model.SolveFrom(all, columns);
 }
 
-// Where all recent samples have one size, the sums of others are given up: what was said of them
-// may be wrong, and what the job does now does not need them.
+// Drops the sums of other group sizes if all recent samples have one size: the old sums may be
+// wrong, and the job does not need them now.
 void KeepOnlySize(CostFit& fit) {
   if (fit.sizes.empty()) return;
   const double ranks = fit.recent.back().context_parallel;
@@ -116,12 +115,12 @@ void Fold(const TimingSample& sample, CostFit& fit) {
       std::abs(residual) > gate * std::sqrt(1 + Leverage(fit, row))) {
     return;
   }
-  // A sample of a new kind that takes longer than thought also deviates by more than thought.
+  // A new kind of sample that is slower than predicted weighs less: it also varies more.
   const double unit = std::abs(residual) > gate ? std::max(1.0, 1 + residual) : 1;
   AddRow(sample, row, 1 / (unit * unit), fit);
 }
 
-// Starts the sums from the recent samples, by the model that was fitted to them.
+// Starts the sums from the recent samples that the model explains.
 void StartSums(CostFit& fit) {
   fit.sums = {};
   fit.sizes.clear();
@@ -141,7 +140,7 @@ void StartSums(CostFit& fit) {
   if (!all_of_latest) fit.sizes = std::move(sizes);
 }
 
-// For samples that do not have these columns: costs without them, as of the last refresh.
+// Removes these columns because newer samples lack them, and solves for the costs again.
 void Forget(Columns columns, CostFit& fit) {
   RobustFit& model = fit.model;
   bool costs = false;
@@ -161,7 +160,7 @@ void Forget(Columns columns, CostFit& fit) {
   }
 }
 
-// Starts anew from the latest `count` samples, which `model` was fitted to.
+// Starts anew from the latest `count` samples, to which `model` was fitted.
 void Restart(const RobustFit& model, size_t count, CostFit& fit) {
   fit.recent.erase(fit.recent.begin(), fit.recent.end() - static_cast<std::ptrdiff_t>(count));
   fit.model = model;
@@ -184,7 +183,7 @@ void Refresh(CostFit& fit) {
   for (const size_t count : {kRecentSamples / 2, kRecentSamples}) {
     const std::span<const TimingSample> latest = Latest(fit, count);
     const RobustFit own = FitRobustly(latest);
-    // The sums' scale has already grown where they have ceased to fit.
+    // If the sums no longer fit, their scale has grown already.
     const double scale = std::min(known_scale, 2 * own.scale);
     const double gain = CappedLoss(latest, fit.model, scale) - CappedLoss(latest, own, scale);
     if (gain <= kChange) continue;
@@ -205,7 +204,7 @@ std::vector<double> SizesOf(std::span<const TimingSample> samples) {
   return sizes;
 }
 
-// The costs of `model`, which has `loads` loads, and how well it fits `samples`.
+// The costs of `model`, which has `loads` loads, and how well they fit `samples`.
 FittedCosts CostsBy(const RobustFit& model, size_t loads, std::span<const TimingSample> samples) {
   double squares = 0;
   double measured = 0;
@@ -231,7 +230,7 @@ FittedCosts CostsBy(const RobustFit& model, size_t loads, std::span<const Timing
   return costs;
 }
 
-// Leaves the sizes whose exchange is known, and 1: others came after the last refresh, or went.
+// Keeps only 1 and the sizes whose exchange is known. Others came or went since the last refresh.
 void KeepExchanging(FittedCosts& costs) {
   if (costs.exchange.empty()) return;
   std::erase_if(costs.context_sizes, [](double ranks) { return ranks > 1; });

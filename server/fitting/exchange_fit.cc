@@ -8,15 +8,15 @@
 namespace batchplan {
 namespace {
 
-// Sizes that share one exchange.
+// Group sizes that share one exchange cost.
 struct Band {
   std::span<const SizeSums> sizes;
   bool exchanges = true;
-  // Once solved.
+  // Set by SolveBand.
   double per_token = 0;
 };
 
-// In units of its standard error; how sure it is that there is one.
+// The exchange over its standard error: how certain it is.
 double CertaintyOf(double exchange, double variance, double scale) {
   const double error = scale * std::sqrt(variance);
   return error > 0 ? exchange / error : std::copysign(1, exchange);
@@ -40,8 +40,8 @@ void AddTo(const NormalEquations& other, NormalEquations& sums) {
   sums.weight += other.weight;
 }
 
-// What the column of a band's exchange, ranks - 1 times that of tokens, is with the others, with
-// itself and with the target.
+// The products of a band's exchange column, which is (ranks - 1) * tokens, with the other columns,
+// with itself and with the target.
 struct ExchangeColumn {
   PerColumn with{};
   double square = 0;
@@ -59,7 +59,7 @@ ExchangeColumn ColumnOf(const Band& band) {
   return column;
 }
 
-// A band's sums, without what its exchange explains of them.
+// A band's sums after eliminating its exchange.
 NormalEquations Eliminated(const Band& band) {
   NormalEquations sums;
   for (const SizeSums& size : band.sizes) AddTo(size.sums, sums);
@@ -72,7 +72,7 @@ NormalEquations Eliminated(const Band& band) {
     sums.right[i] -= column.with[i] * column.target / column.square;
   }
   sums.square -= column.target * column.target / column.square;
-  // Of one size nothing is left of tokens but rounding.
+  // With a single size, the exchange explains tokens completely; what is left is rounding.
   if (band.sizes.size() == 1) sums.Forget(0);
   return sums;
 }
@@ -85,7 +85,7 @@ Columns UsedColumns(const PerColumn& coefficients) {
   return used;
 }
 
-// Solves for the band's exchange beside these coefficients of the joint sums, and says how many
+// Solves for the band's exchange, given the coefficients of the joint sums. Returns how many
 // standard errors it is above 0.
 double SolveBand(const NormalEquations& joint, const PerColumn& coefficients, double scale,
                  Band& band) {

@@ -22,7 +22,7 @@ TimingSample SampleOf(const ReportedMicrobatch& microbatch) {
           .loads = microbatch.loads};
 }
 
-// The loads of a sample of `report` in the order of `names`, which are the same.
+// Brings the loads of a sample of `report` into the order of `names`, which are the same names.
 void OrderLoads(const StepReport& report, const std::vector<std::string>& names,
                 std::vector<double>& loads) {
   if (report.loads == names) return;
@@ -33,7 +33,7 @@ void OrderLoads(const StepReport& report, const std::vector<std::string>& names,
   }
 }
 
-// Whether `report` is none of the latest kSeenReports; if so, it is one from now on.
+// Whether `report` is not among the latest kSeenReports. Adds it to them.
 bool IsNew(const StepReport& report, SeenReports& seen) {
   FnvHash hash;
   hash.Add(report.step);
@@ -81,7 +81,7 @@ class Writer {
     Visit(uint64_t{value.size()});
     bytes_ += value;
   }
-  // Lists are as long as they are.
+  // Writes the size of a list, which has no limit here.
   template <typename T>
   bool VisitCount(const std::vector<T>& list, size_t /*most*/) {
     Visit(uint64_t{list.size()});
@@ -139,7 +139,7 @@ class Reader {
     return true;
   }
 
-  // Whether everything was there, and nothing else.
+  // Whether the state had everything, and nothing more.
   bool complete() const { return complete_ && rest_.empty(); }
 
  private:
@@ -147,7 +147,7 @@ class Reader {
   bool complete_ = true;
 };
 
-// Of one number for each column those in the layout.
+// Visits one number for each column that the layout has.
 template <typename Visitor, typename Values>
 void VisitColumns(Visitor& visitor, size_t columns, Values& values) {
   for (size_t column = 0; column < columns; ++column) visitor.Visit(values[column]);
@@ -172,7 +172,7 @@ void VisitClasses(Visitor& visitor, Classes& classes) {
   }
 }
 
-// One description of the layout for both directions. `Fit` is a JobFit, constant to the writer.
+// Describes the layout once, for reading and writing. The writer's `Fit` is a const JobFit.
 template <typename Visitor, typename Fit>
 void VisitFit(Visitor& visitor, uint32_t version, Fit& fit) {
   const bool has_sequences = version > kVersionWithoutSequences;
@@ -226,8 +226,8 @@ uint64_t HashOf(absl::string_view bytes) {
   return hash.value();
 }
 
-// Sums, coefficients and scales are nothing or between this and its reciprocal: far beyond what
-// reports lead to, and what is computed of such numbers is finite.
+// Sums, coefficients and scales are 0 or between 1 / kLargest and kLargest. Reports never lead
+// beyond that, and whatever is computed from such numbers is finite.
 constexpr double kLargest = 1e100;
 
 bool IsReportedLoad(double load) {
@@ -239,7 +239,7 @@ bool AreModerate(std::span<const double> values) {
       values, [](double x) { return x == 0 || (x >= 1 / kLargest && x <= kLargest); });
 }
 
-// Within the limits of reports. Not a number is outside too.
+// Whether the sample is within the limits of reports; NaN is not.
 bool IsSample(const TimingSample& sample) {
   return sample.tokens >= 1 && sample.tokens <= static_cast<double>(kMaxReportedTokens) &&
          sample.tokens_squared >= sample.tokens &&
@@ -253,7 +253,7 @@ bool IsSample(const TimingSample& sample) {
 
 bool SaysSequences(const TimingSample& sample) { return sample.sequences > 0; }
 
-// Whether any of it says how many sequences there were. Without, all of that is 0.
+// Whether any sample has a number of sequences. If none does, all sums of them are 0.
 bool HasSequences(const CostFit& fit) {
   return fit.said > 0 || std::ranges::any_of(fit.recent, SaysSequences);
 }
@@ -264,7 +264,7 @@ bool HasSeveralSizes(const CostFit& fit) {
   });
 }
 
-// The first version that has all that is in the fit.
+// The first version whose layout has everything in the fit.
 uint32_t VersionOf(const CostFit& fit) {
   if (!fit.load_names.empty()) return kFitStateVersion;
   const auto shared = [](const TimingSample& sample) { return sample.context_parallel != 1; };
@@ -275,10 +275,10 @@ uint32_t VersionOf(const CostFit& fit) {
   return HasSequences(fit) ? kVersionWithoutContextParallel : kVersionWithoutSequences;
 }
 
-// Whether the samples that are there are as many as are counted.
+// Whether the fit has as many samples as it counts.
 bool CountsAgree(const CostFit& fit) {
   const uint64_t recent = fit.recent.size();
-  // Whatever the fit starts anew from, half of them stay.
+  // Every restart keeps at least half of the samples.
   if (recent > fit.samples || recent < std::min<uint64_t>(fit.samples, kRecentSamples / 2)) {
     return false;
   }
@@ -287,7 +287,7 @@ bool CountsAgree(const CostFit& fit) {
   return said == recent ? fit.said >= said && fit.said <= fit.samples : fit.said == said;
 }
 
-// Whether the latest `with_loads` samples have loads, and no others do.
+// Whether exactly the latest `with_loads` samples have loads.
 bool LoadsAgree(const CostFit& fit) {
   const size_t recent = fit.recent.size();
   const size_t without = recent - std::min<uint64_t>(recent, fit.with_loads);
@@ -315,7 +315,7 @@ bool AreSums(const NormalEquations& sums) {
 
 bool IsContextSize(double ranks) { return ranks >= 1 && ranks <= kMaxReportedContextParallel; }
 
-// Ascending, each with rows.
+// Whether sizes ascend and all have rows.
 bool AreSizes(const SumsBySize& sizes) {
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (!IsContextSize(sizes[i].ranks) || !AreSums(sizes[i].sums) || sizes[i].sums.weight == 0) {
@@ -336,13 +336,13 @@ bool AreExchanges(const std::vector<SizeExchange>& exchange) {
   return true;
 }
 
-// What AddSample and Costs rely on.
+// Checks everything that AddSample and Costs rely on.
 bool IsCostFit(const CostFit& fit) {
   if (!std::ranges::all_of(fit.recent, IsSample) || !CountsAgree(fit) || !LoadsAgree(fit)) {
     return false;
   }
   const RobustFit& model = fit.model;
-  // Nothing is fitted yet.
+  // With fewer samples nothing is fitted yet.
   if (fit.samples < kRefreshSamples) {
     return model == RobustFit() && fit.sums == NormalEquations() && fit.sizes.empty();
   }
@@ -378,7 +378,7 @@ bool AreClasses(const std::vector<PeakClass>& classes) {
   return true;
 }
 
-// What AddPeak and SuggestTokens rely on.
+// Checks everything that AddPeak and SuggestTokens rely on.
 bool IsMemoryFit(const MemoryFit& fit) {
   return AreClasses(fit.current) && AreClasses(fit.previous) &&
          fit.current.size() <= fit.in_current && fit.in_current <= kPeakGeneration;
@@ -446,7 +446,7 @@ absl::StatusOr<JobFit> ParseFit(absl::string_view state) {
   Reader reader(state.substr(kHeaderBytes, hashed - kHeaderBytes));
   VisitFit(reader, version, fit);
   if (!reader.complete() || !IsCostFit(fit.costs) || !IsMemoryFit(fit.memory)) return corrupt();
-  // Sums of several sizes in one tell nothing of what these exchange.
+  // Sums over several group sizes do not show what each size exchanges.
   if (version == kVersionWithoutExchange && HasSeveralSizes(fit.costs)) fit.costs.sums = {};
   return fit;
 }

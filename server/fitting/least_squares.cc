@@ -8,12 +8,12 @@ namespace batchplan {
 namespace {
 
 constexpr double kLeastPivot = 1e-10;
-// What sums decay to in the end.
+// Smaller sums become 0.
 constexpr double kNothing = 1e-90;
-// A gradient, of columns and target of length 1, that is nothing but rounding.
+// Gradients below this are rounding errors, for columns and a target of length 1.
 constexpr double kLeastGradient = 1e-12;
 
-// Cholesky's factorisation of chosen columns, each scaled to length 1.
+// The Cholesky factorization of the chosen columns, each scaled to length 1.
 struct Factor {
   std::array<size_t, kColumns> chosen{};
   PerColumn length{};
@@ -21,7 +21,7 @@ struct Factor {
   std::array<PerColumn, kColumns> lower{};
 };
 
-// None if the columns depend on one another.
+// None if the columns are linearly dependent.
 std::optional<Factor> Factorize(const NormalEquations& equations, Columns columns, double ridge) {
   Factor factor;
   auto& [chosen, length, count, lower] = factor;
@@ -51,12 +51,13 @@ bool AreCoefficients(const PerColumn& solution) {
   return std::ranges::all_of(solution, [](double x) { return x >= 0 && std::isfinite(x); });
 }
 
-// How much smaller the squared error is than without any column, by a free solution in its columns.
+// How far the squared error is below that of no columns, if `solution` is unrestricted in its
+// columns.
 double ExplainedBy(const PerColumn& solution, const NormalEquations& equations) {
   return Dot(solution, equations.right);
 }
 
-// The column outside of `used` that lowers the error most beside `solution`; none if no one does.
+// The candidate that lowers the error most at `solution`; none if no candidate does.
 std::optional<size_t> SteepestColumn(const NormalEquations& equations, const PerColumn& solution,
                                      Columns candidates) {
   std::optional<size_t> steepest;
@@ -79,8 +80,8 @@ struct ActiveSet {
   Columns used = 0;
 };
 
-// What `set` becomes with `column`; none where the columns depend on one another, or the error gets
-// no smaller, as rounding may have it.
+// `set` with `column` added; none if the columns are linearly dependent, or if rounding keeps the
+// error from falling.
 std::optional<ActiveSet> With(const NormalEquations& equations, const ActiveSet& set,
                               size_t column) {
   ActiveSet next = {.solution = set.solution, .used = set.used | 1U << column};
@@ -93,7 +94,7 @@ std::optional<ActiveSet> With(const NormalEquations& equations, const ActiveSet&
           ExplainedBy(next.solution, equations) > ExplainedBy(set.solution, equations);
       return better ? std::optional(next) : std::nullopt;
     }
-    // On the way there the first coefficient that gets to 0 leaves.
+    // Goes towards the target until the first coefficient reaches 0, and drops its column.
     size_t first = kColumns;
     double way = 1;
     for (size_t j = 0; j < kColumns; ++j) {
@@ -135,7 +136,7 @@ void NormalEquations::Add(const PerColumn& row, double target, double row_weight
 void NormalEquations::Decay(double factor) {
   const auto decay = [factor](double& entry) {
     entry *= factor;
-    // Of a column that was 0 for long: it would get to numbers that are not reckoned with.
+    // A column that has long been 0 would decay beyond the range of a fit's numbers.
     if (std::abs(entry) < kNothing) entry = 0;
   };
   for (PerColumn& line : matrix) std::ranges::for_each(line, decay);
@@ -170,7 +171,7 @@ std::optional<PerColumn> NormalEquations::SolveFor(const PerColumn& side, Column
   return spread;
 }
 
-// The squares of the columns of the factor's own inverse.
+// Sums the squares of each column of the inverse factor.
 std::optional<PerColumn> NormalEquations::Variances(Columns columns) const {
   const std::optional<Factor> factor = Factorize(*this, columns, 0);
   if (!factor) return std::nullopt;
@@ -191,7 +192,7 @@ std::optional<PerColumn> NormalEquations::Variances(Columns columns) const {
 }
 
 PerColumn SolveNonNegative(const NormalEquations& equations, Columns columns) {
-  // No restriction holds the free solution back: nothing is better.
+  // If the unrestricted solution has no negative coefficient, it is the best.
   const std::optional<PerColumn> free = equations.Solve(columns);
   if (free && AreCoefficients(*free)) return *free;
   ActiveSet set;

@@ -18,7 +18,8 @@ struct Timing {
   auto place() const { return std::tie(mini_batch, slot, rank); }
 };
 
-// By mini-batch, slot and rank; none if one is not known, or is of a part of the model.
+// Sorted by mini-batch, slot and rank. Empty if a place is unknown or only a part of the model is
+// timed.
 std::vector<Timing> Sorted(const StepReport& report) {
   std::vector<Timing> timings;
   timings.reserve(report.microbatches.size());
@@ -33,8 +34,8 @@ std::vector<Timing> Sorted(const StepReport& report) {
   return timings;
 }
 
-// Whether each run of `ranks` timings, which are sorted, is one slot of all ranks, and follows the
-// run before: the next slot of the same mini-batch, or the first one of the next.
+// Whether the sorted timings consist of runs of `ranks`, each a slot of all ranks. Each run must be
+// the next slot of its mini-batch, or the first slot of the next mini-batch.
 bool IsWhole(const std::vector<Timing>& timings, uint32_t ranks) {
   if (timings.empty() || timings.size() % ranks != 0) return false;
   for (size_t i = 0; i < timings.size(); ++i) {
@@ -54,10 +55,10 @@ bool IsWhole(const std::vector<Timing>& timings, uint32_t ranks) {
   return true;
 }
 
-// `timings` are whole.
+// `timings` must be whole.
 double StepMilliseconds(const std::vector<Timing>& timings, uint32_t ranks, bool accumulated) {
   double step = 0;
-  // Of each rank, since the ranks met last.
+  // The time of each rank since the ranks last waited for each other.
   std::vector<double> taken(ranks, 0);
   for (size_t i = 0; i < timings.size(); ++i) {
     taken[timings[i].rank] += timings[i].milliseconds;
@@ -82,7 +83,7 @@ std::optional<MeasuredStep> MeasureStep(const StepReport& report) {
                        .predicted_milliseconds = report.predicted_milliseconds};
   double computed = 0;
   for (const Timing& timing : timings) computed += timing.milliseconds;
-  // Sums are rounded in another order.
+  // Rounding could make it slightly negative.
   step.waited_share = std::max(0.0, 1 - computed / (step.milliseconds * ranks));
   return step;
 }

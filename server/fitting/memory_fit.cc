@@ -15,7 +15,8 @@ constexpr double kExtrapolation = 1.25;
 constexpr double kSupportRange = 2;
 constexpr size_t kSupportClasses = 4;
 constexpr double kSupportDeviation = 0.05;
-// Of memory in proportion to tokens. A flatter line is a counter that nobody resets.
+// Relative to memory proportional to tokens. A flatter line comes from a counter that nobody
+// resets.
 constexpr double kSupportSlope = 0.05;
 
 double AsDouble(uint64_t value) { return static_cast<double>(value); }
@@ -34,7 +35,7 @@ double MedianSlope(const std::vector<PeakClass>& classes) {
   return std::max(0.0, Median(std::move(slopes)));
 }
 
-// bytes = at_zero + slope * tokens.
+// bytes = at_zero + slope * tokens
 struct Line {
   double at_zero = 0;
   double slope = 0;
@@ -42,7 +43,7 @@ struct Line {
   double At(uint64_t tokens) const { return at_zero + slope * AsDouble(tokens); }
 };
 
-// The lowest line of this slope that no sample lies above.
+// The lowest line with this slope that is not below any sample.
 Line Envelope(const std::vector<PeakClass>& classes, double slope) {
   double at_zero = -std::numeric_limits<double>::infinity();
   for (const PeakClass& peaks : classes) {
@@ -51,8 +52,8 @@ Line Envelope(const std::vector<PeakClass>& classes, double slope) {
   return {.at_zero = at_zero, .slope = slope};
 }
 
-// The most tokens of a sample within the limit, fewer than those of any above it; 0 if there is
-// none.
+// The most tokens of a sample within the limit, among those with fewer tokens than any sample above
+// the limit; 0 if there is none.
 uint64_t MostSeenWithin(const std::vector<PeakClass>& classes, uint64_t limit_bytes) {
   uint64_t first_above = std::numeric_limits<uint64_t>::max();
   for (const PeakClass& peaks : classes) {
@@ -131,7 +132,7 @@ uint32_t SuggestTokens(const MemoryFit& fit, uint64_t limit_bytes) {
     if (envelope.At(fewest) <= limit) {
       tokens = std::min((limit - envelope.at_zero) / envelope.slope, AsDouble(most));
     }
-    // The line lies above its samples by as much as their classes are wide.
+    // The line is above the samples by up to the width of their classes.
     tokens = std::max(tokens, AsDouble(MostSeenWithin(classes, limit_bytes)));
   } else {
     const double slope = Supported(classes, envelope, most) ? envelope.slope : top / AsDouble(most);

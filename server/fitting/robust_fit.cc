@@ -15,12 +15,12 @@
 namespace batchplan {
 namespace {
 
-// For IdentifiedFit: of a coefficient's share of the time; and what fits better by chance, where
-// there is a choice and where there is a column more.
+// Used by IdentifiedFit: the largest standard error of a coefficient, as a share of the time, and
+// how much a fit improves by chance, by a choice of columns and by another column.
 constexpr double kMaxStandardError = 0.1;
 constexpr double kChance = 4;
 constexpr double kChanceOfColumn = 9;
-// The sets with sequences that are tried, in this order.
+// Sets of columns that include sequences, in the order in which they are tried.
 constexpr Columns kWithSequences[] = {
     kWithoutLoads,
     kPerToken | kPerTokenSquared | kPerSequence,
@@ -32,7 +32,7 @@ constexpr Columns kWithSequences[] = {
 };
 
 bool Identified(const NormalEquations& equations, double scale, Columns columns) {
-  // Each column's own variance, in units of scale^2.
+  // The variance of each coefficient, in units of scale^2.
   const std::optional<PerColumn> variances = equations.Variances(columns);
   if (!variances) return false;
   for (size_t column = 0; column < kColumns; ++column) {
@@ -43,7 +43,7 @@ bool Identified(const NormalEquations& equations, double scale, Columns columns)
   return true;
 }
 
-// A set of columns, their coefficients, and how much of the squared error these explain.
+// A set of columns, their coefficients, and how much these lower the squared error.
 struct Choice {
   Columns columns = 0;
   PerColumn coefficients{};
@@ -56,8 +56,8 @@ Choice ChoiceOf(const NormalEquations& equations, Columns columns) {
   return choice;
 }
 
-// The largest part of `columns`, of as large ones the first, that is identified beside `loads`;
-// none if no column is.
+// The largest subset of `columns` that is identified together with `loads`, the first of equally
+// large ones; none if no column is.
 std::optional<Columns> IdentifiedBeside(const NormalEquations& equations, double scale,
                                         Columns columns, Columns loads) {
   for (int size = std::popcount(columns); size > 0; --size) {
@@ -69,14 +69,14 @@ std::optional<Columns> IdentifiedBeside(const NormalEquations& equations, double
   return std::nullopt;
 }
 
-// Adds those of `loads` that can be told apart, the one that explains most first.
+// Adds the loads that can be identified, the one that explains most first.
 void ChooseLoads(const NormalEquations& equations, double scale, Columns loads, Choice& best) {
   for (;;) {
     Choice next = {.explained = best.explained + kChanceOfColumn * scale * scale};
     for (size_t column = kFirstLoad; column < kColumns; ++column) {
       if (!HasColumn(loads, column) || HasColumn(best.columns, column)) continue;
       const Columns chosen = (best.columns & kAllLoads) | 1U << column;
-      // Beside more columns it is not identified either.
+      // With more columns it would not be identified either.
       if (!Identified(equations, scale, chosen)) {
         loads &= ~(1U << column);
         continue;
@@ -93,16 +93,16 @@ void ChooseLoads(const NormalEquations& equations, double scale, Columns loads, 
 }
 
 constexpr int kDeviationRounds = 20;
-// Rounds that better the sum of absolute deviations by less are not worth their time.
+// Iteration ends when a round lowers the sum of absolute deviations by less.
 constexpr double kProgress = 0.999;
 constexpr int kGateRounds = 8;
-// Of the median absolute deviation of a normal distribution, its standard deviation.
+// Converts the median absolute deviation of a normal distribution to its standard deviation.
 constexpr double kDeviationOfMedian = 1.4826;
 constexpr double kJitterShare = 0.05;
-// Closer to the fit than this, all samples weigh the same.
+// Samples closer to the fit than this have equal weights.
 constexpr double kLeastResidual = 1e-3;
 
-// Of that size, per token; 0 where none is known.
+// The exchange per token of groups of `ranks`; 0 if unknown.
 double ExchangeOf(const RobustFit& fit, double ranks) {
   for (const SizeExchange& size : fit.exchange) {
     if (size.ranks == ranks) return size.per_token;
@@ -112,7 +112,7 @@ double ExchangeOf(const RobustFit& fit, double ranks) {
 
 using Solver = std::function<PerColumn(const NormalEquations&)>;
 
-// Takes coefficients and exchange from the sums.
+// Sets coefficients and exchange from the sums.
 void SetCosts(std::span<const SizeSums> sizes, const Solver& solve, RobustFit& fit,
               double certainty) {
   if (sizes.size() < 2) {
@@ -125,7 +125,7 @@ void SetCosts(std::span<const SizeSums> sizes, const Solver& solve, RobustFit& f
   fit.exchange = std::move(shared.exchange);
 }
 
-// Time in proportion to tokens: what no two stragglers can distort.
+// A time proportional to tokens, which two stragglers can't distort.
 RobustFit MedianRate(std::span<const TimingSample> samples) {
   std::vector<double> rates;
   rates.reserve(samples.size());
@@ -250,7 +250,7 @@ double ScaleOf(std::span<const TimingSample> samples, const RobustFit& fit) {
   for (const TimingSample& sample : samples) {
     deviations.push_back(std::abs(fit.Residual(sample)));
   }
-  // As many samples as there are coefficients fit perfectly, and say nothing.
+  // A fit with as many coefficients as samples is perfect, and says nothing about the deviation.
   std::ranges::sort(deviations);
   const auto more = std::ranges::count_if(std::span(fit.coefficients).subspan(3),
                                           [](double coefficient) { return coefficient > 0; });

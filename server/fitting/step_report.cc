@@ -42,7 +42,7 @@ absl::Status CheckLoads(const ReportedMicrobatch& microbatch, size_t index, size
   }
   for (size_t i = 0; i < loads; ++i) {
     const double load = microbatch.loads[i];
-    // Not a number is outside too.
+    // In this form NaN is refused too.
     if (load == 0 || (load >= kMinReportedLoad && load <= kMaxReportedLoad)) continue;
     return absl::InvalidArgumentError(absl::StrCat(where, "[", i, "] is ", load,
                                                    "; it must be 0, or between ", kMinReportedLoad,
@@ -65,13 +65,13 @@ absl::Status Check(const ReportedMicrobatch& microbatch, size_t index, uint32_t 
     return wrong("tokens_squared is ", microbatch.tokens_squared, ", but the squares of lengths ",
                  "that sum up to tokens=", tokens, " sum up to between that and ", tokens * tokens);
   }
-  // Not a number is outside too.
+  // In this form NaN is refused too.
   if (!(microbatch.milliseconds >= kMinReportedMilliseconds &&
         microbatch.milliseconds <= kMaxReportedMilliseconds)) {
     return wrong("milliseconds is ", microbatch.milliseconds, "; it must be between ",
                  kMinReportedMilliseconds, " and ", kMaxReportedMilliseconds);
   }
-  // Not a number is outside of these, too.
+  // In this form NaN is refused too.
   const double share = microbatch.model_share;
   if (!(share > 0 && share <= 1)) {
     return wrong("model_share is ", share, "; it must be between 0 and 1, and 0 is read as 1");
@@ -88,7 +88,7 @@ absl::Status Check(const ReportedMicrobatch& microbatch, size_t index, uint32_t 
   if (microbatch.peak_bytes > kMaxReportedBytes) {
     return wrong("peak_bytes is ", microbatch.peak_bytes, "; the limit is ", kMaxReportedBytes);
   }
-  // A sequence has a token at least.
+  // Every sequence has at least one token.
   if (microbatch.sequences > tokens) {
     return wrong("sequences is ", microbatch.sequences, "; it must be at most its tokens, ", tokens,
                  ", or 0 if it is not known");
@@ -110,7 +110,7 @@ absl::Status StepReport::Validate() const {
                                                    " entries; the limit is ",
                                                    kMaxReportedMicrobatches));
   }
-  // Not a number is outside too.
+  // In this form NaN is refused too.
   if (!(predicted_milliseconds >= 0 && predicted_milliseconds <= kMaxReportedMilliseconds)) {
     return absl::InvalidArgumentError(
         absl::StrCat("predicted_step_time is ", predicted_milliseconds,

@@ -16,7 +16,7 @@
 namespace batchplan {
 namespace {
 
-// Of a plan whose step was not reported as a whole, nothing is known.
+// Null unless the step of the plan was reported as a whole.
 std::string MeasuredJson(const std::optional<StepRecord>& measured) {
   if (!measured) return "null";
   return absl::StrCat("{\"milliseconds\":", JsonNumber(1e3 * measured->measured_seconds),
@@ -36,7 +36,7 @@ std::string PlanJson(const RecentPlan& plan) {
                       ",\"measured\":", MeasuredJson(plan.measured), "}");
 }
 
-// `items`, each as `write` has it, as a JSON array.
+// `items` as a JSON array; `write` makes an item.
 template <typename Items, typename Write>
 std::string ArrayJson(const Items& items, const Write& write) {
   const std::string list = absl::StrJoin(
@@ -44,25 +44,25 @@ std::string ArrayJson(const Items& items, const Write& write) {
   return absl::StrCat("[", list, "]");
 }
 
-// The job's latest plan, and how full the micro-batches of all were.
+// The job's latest plan, and the bin utilization of all its plans.
 std::string JobJson(const RecentPlans::Job& job) {
   const auto utilization = [](const RecentPlan& plan) { return JsonNumber(plan.bin_utilization); };
   return absl::StrCat("{\"jobId\":", JsonString(job.id), ",\"latest\":", PlanJson(job.plans.back()),
                       ",\"binUtilization\":", ArrayJson(job.plans, utilization), "}");
 }
 
-// What the picture of the job's whole plan needs; nothing if there is none to be drawn.
+// The data for the picture of the job's whole plan; empty if it can't be drawn.
 std::vector<PageData> PictureData(const RecentPlans& recent, const std::string& job_id) {
   const std::optional<WholePlan> whole = recent.Whole(job_id);
   if (!whole) return {};
   const std::shared_ptr<const v1::PlanBatchResponse> response = whole->response();
   if (response == nullptr) return {};
-  // The plan says which costs it is made for.
+  // The plan says which costs it was made with.
   const absl::StatusOr<ParsedRequest> parsed = ParseRequestWithoutCosts(*whole->request);
   if (!parsed.ok()) return {};
   const absl::StatusOr<Plan> plan = ParseResponse(*response);
   if (!plan.ok()) return {};
-  // A plan is drawn, whether or not it can be explained.
+  // The picture does not need the sentences.
   const PlanSentences sentences =
       SentencesOfPlan(parsed->manifest, parsed->options, *plan).value_or(PlanSentences());
   return PlanData(*whole->request, parsed->options, *response, {.where = "by this server"},

@@ -52,7 +52,7 @@ void RecentPlans::Record(const PlanRecord& plan, uint64_t step, absl::Time now,
     }
     Kept& kept = job->second;
     if (kept.plans.size() > options_.plans_a_job) kept.plans.pop_front();
-    // A clock that was set back renews it too.
+    // If the clock was set back, the plan is renewed too.
     if (kept.renewed <= now && now < kept.renewed + options_.renewal) return;
     kept.renewed = now;
   }
@@ -95,7 +95,7 @@ std::vector<WholePlan> RecentPlans::Keep(std::string_view job_id, WholePlan whol
     kept.whole.reset();
   };
   const auto job = jobs_.find(job_id);
-  // Meanwhile the job may have given way, or a later plan have been faster.
+  // Meanwhile the job may have been dropped, or a later plan may have been kept.
   const bool late = job == jobs_.end() || job->second.renewed != now;
   if (!late) drop(job->second);
   if (late || whole.bytes > std::min(options_.max_plan_bytes, options_.max_bytes)) {

@@ -34,7 +34,7 @@ int MillisecondsOrNever(absl::Duration duration) {
   return duration == absl::ZeroDuration() ? kNever : Milliseconds(duration);
 }
 
-// One end of a connection, or a listener's: a port of TCP, or the path of a unix socket.
+// An end of a connection or of a listener: a TCP port, or the path of a unix socket.
 struct End {
   int port = 0;
   std::string path;
@@ -44,7 +44,8 @@ struct End {
 
 using NameFunction = int (*)(int, sockaddr*, socklen_t*);
 
-// What getsockname or getpeername says of `descriptor`, if it is a socket that has such an end.
+// Reads the end that `name` (getsockname or getpeername) has for `descriptor`; false if it has
+// none.
 bool ReadEnd(NameFunction name, int descriptor, End* end) {
   sockaddr_storage address{};
   socklen_t size = sizeof(address);
@@ -80,8 +81,8 @@ void ForEachSocket(const End& local, const Visit& visit) {
         !ReadEnd(&getsockname, number, &found) || found != local) {
       continue;
     }
-    // gRPC may close it at any moment, and the number be another file's: what is looked at again
-    // and changed is a copy, which stays what it is.
+    // gRPC may close the descriptor at any moment, and its number may then be another file's. So
+    // the socket is looked at again, and changed, through a copy of the descriptor.
     const int descriptor = fcntl(number, F_DUPFD_CLOEXEC, 0);
     if (descriptor < 0) continue;
     found = {};
@@ -90,7 +91,7 @@ void ForEachSocket(const End& local, const Visit& visit) {
   }
 }
 
-// The port at the end of a peer's name; 0 if there is none.
+// The port at the end of a peer's name; 0 if it has none.
 int PortOf(std::string_view peer) {
   int port = 0;
   const std::string_view digits = peer.substr(peer.rfind(':') + 1);
@@ -100,7 +101,7 @@ int PortOf(std::string_view peer) {
 std::string PathOf(const std::string& listen) {
   absl::string_view path = listen;
   if (!absl::ConsumePrefix(&path, "unix:")) return "";
-  // Of a URI, with an authority that is empty.
+  // A URI with an empty authority.
   absl::ConsumePrefix(&path, "//");
   return std::string(path);
 }
@@ -113,18 +114,18 @@ void SetConnectionLimits(const ServerOptions& options, grpc::ServerBuilder* buil
   };
   builder->SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
   builder->SetMaxSendMessageSize(static_cast<int>(options.max_message_bytes));
-  // Without this, a second server would share the port with the first, and take half its calls.
+  // With SO_REUSEPORT, a second server would share the port with the first, and get half its calls.
   set(GRPC_ARG_ALLOW_REUSEPORT, 0);
   set(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(options.keepalive_interval));
   set(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(options.keepalive_timeout));
-  // A connection between two steps of training has no calls, and has to be kept alive too.
+  // Between two training steps a connection has no calls, but must be kept alive.
   set(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   set(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   set(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
       Milliseconds(options.min_client_ping_interval));
   set(GRPC_ARG_MAX_CONNECTION_IDLE_MS, MillisecondsOrNever(options.max_connection_idle));
   set(GRPC_ARG_MAX_CONNECTION_AGE_MS, MillisecondsOrNever(options.max_connection_age));
-  // Here 0 is no grace at all.
+  // For this option, 0 means no grace.
   set(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, Milliseconds(options.max_connection_age_grace));
   set(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Milliseconds(options.handshake_timeout));
   set(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(options.max_concurrent_streams));

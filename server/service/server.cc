@@ -28,8 +28,8 @@
 namespace batchplan {
 namespace {
 
-// Reflection for one server. Linking the library turns it on for all servers of a process; this
-// decides per server, whether or not the linker kept the library's initialiser.
+// Turns reflection on or off for one server. Linking the library would turn it on for all servers
+// of the process, if the linker kept the library's initializer.
 class ReflectionOption final : public grpc::ServerBuilderOption {
  public:
   explicit ReflectionOption(bool enabled) : enabled_(enabled) {}
@@ -47,30 +47,31 @@ class ReflectionOption final : public grpc::ServerBuilderOption {
   const bool enabled_;
 };
 
-// Calls of the store at the same time. Redis serves one at a time; these are for its way there.
+// How many calls of the store run at once. Redis serves one at a time; the others are on their way.
 constexpr size_t kStoreThreads = 8;
-// Beside these, for reports.
+// Further threads, for reports.
 constexpr size_t kReportThreads = 4;
 
-// Of the program, its libraries and the threads beside those that plan, with a little to plan with:
-// 280 MiB are there at the start. And of a thread, whose stack is 8 MiB.
+// The address space of the program, its libraries and all threads but those that plan, with a
+// little for planning: it starts with 280 MiB. The second is that of a thread, whose stack is 8
+// MiB.
 constexpr uint64_t kAddressSpace = uint64_t{400} << 20;
 constexpr uint64_t kThreadAddressSpace = uint64_t{9} << 20;
 
-// What is worth giving back, and how often that is looked at.
+// How much freed memory is returned to the system, and how often the server looks.
 constexpr size_t kFreedMemoryToReturn = 64 << 20;
 constexpr absl::Duration kReturnInterval = absl::Seconds(2);
 
-// How often it is looked whether connections are taken, and at how many looks in a row none was
-// taken of those that wait until the server is not ready: more than a busy machine ever needs.
+// How often the server checks that connections are accepted. If that many checks in a row find
+// waiting connections and none accepted, it is not ready. Even a busy machine never needs as long.
 constexpr absl::Duration kAcceptInterval = absl::Seconds(1);
 constexpr int kLooksUntilNotReady = 5;
 
-// So that a long plan does not keep all others waiting.
+// At least two, so that a long plan does not block all others.
 constexpr size_t kLeastPlanningThreads = 2;
 
-// While the server shuts down: how often it looks for connections to end, and what calls that were
-// stopped, and then gRPC, get to send their last answers.
+// During shutdown: how often the server looks for connections to end, and how long stopped calls,
+// and then gRPC, have to send their last answers.
 constexpr absl::Duration kLook = absl::Milliseconds(20);
 constexpr absl::Duration kLastWords = absl::Seconds(1);
 
@@ -121,7 +122,7 @@ PlanBatchConfig ConfigFor(const ServerOptions& options, PlanFunction plan, PlanC
           .limit = limit};
 }
 
-// Null if nobody could look at them.
+// Null if there is no endpoint to show them, or none are kept.
 std::unique_ptr<RecentPlans> MakeRecentPlans(const ServerOptions& options) {
   if (options.recent_plans == 0 || options.metrics_listen.empty()) return nullptr;
   return std::make_unique<RecentPlans>(
@@ -268,7 +269,7 @@ void Server::WatchAccepting() {
   const bool accepting = looks < kLooksUntilNotReady;
   if (accepting_.exchange(accepting) != accepting) {
     metrics_.SetAccepting(accepting);
-    // Nothing once AnnounceDrain has come.
+    // Has no effect after AnnounceDrain.
     grpc_server_->GetHealthCheckService()->SetServingStatus(accepting);
     Log(accepting ? Severity::kInfo : Severity::kError, accepting ? "accepting" : "not_accepting",
         {{"listen", options_.listen}, {"port", port_}});
@@ -318,7 +319,7 @@ absl::Status Server::NoteCertificate() {
 
 void Server::ReloadFiles() {
   MutexLock lock(reload_mutex_);
-  // What is wrong is said once, not at every interval.
+  // A problem is logged once, not at every interval.
   if (!options_.tls_certificate.empty()) {
     const std::string before = certificate_error_;
     if (absl::Status usable = NoteCertificate(); !usable.ok() && certificate_error_ != before) {
@@ -354,8 +355,8 @@ void Server::EndCallsAndConnections() {
   auto deadline = steady_clock::now() + absl::ToChronoNanoseconds(options_.shutdown_grace);
   bool cut_short = false;
   do {
-    // With every look: a connection is ended when its last call is, and one that was being made may
-    // have come meanwhile.
+    // Repeated, since a connection ends with its last call, and a new one may have been accepted
+    // meanwhile.
     connections.EndAllBut(calls_.Peers());
     if (!cut_short && steady_clock::now() >= deadline) {
       calls_.CutShort();
@@ -373,14 +374,14 @@ void Server::Shutdown() {
   if (shut_down_) return;
   shut_down_ = true;
   started_ = false;
-  // They would hold the listeners open.
+  // These two hold the listeners open.
   watch_accepting_ = nullptr;
   accept_watch_ = nullptr;
-  // From here on a call is answered by us, and never by gRPC's own shutdown, which says CANCELLED.
+  // From here on the server answers new calls itself; gRPC's own shutdown would answer CANCELLED.
   calls_.Close();
-  // Before the listeners close: who waits for other workers has time to meet them elsewhere.
+  // Before the listeners close, so that waiting workers have time to meet elsewhere.
   collective_.Shutdown();
-  // The threads stop last: gRPC waits for the calls that they work on.
+  // The threads stop last, since gRPC waits for the calls that they work on.
   if (grpc_server_ != nullptr) {
     EndCallsAndConnections();
     grpc_server_->Shutdown(std::chrono::system_clock::now() +

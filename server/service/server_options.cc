@@ -12,7 +12,7 @@ namespace batchplan {
 namespace {
 
 constexpr int64_t kMaxThreads = 1024;
-// The planner's own limit.
+// The planner's limit.
 constexpr int64_t kMaxSequences = (int64_t{1} << 31) - 1;
 constexpr int64_t kMaxQueuedPlans = 1'000'000;
 constexpr int64_t kMaxQueuedSequences = int64_t{1} << 40;
@@ -20,13 +20,13 @@ constexpr int64_t kMinRendezvousBytes = 1 << 20;
 constexpr int64_t kMaxRendezvousBytes = int64_t{1} << 40;
 constexpr int64_t kMaxWaitingJoins = 1'000'000;
 constexpr absl::Duration kMaxStepLife = absl::Hours(24);
-// gRPC's sizes are ints.
+// gRPC has sizes as ints.
 constexpr int64_t kMinMessageBytes = 1024;
 constexpr int64_t kMaxMessageBytes = (int64_t{1} << 31) - 1;
 constexpr int64_t kMaxPlanCacheBytes = int64_t{1} << 40;
 constexpr absl::Duration kMinPlanning = absl::Milliseconds(100);
 constexpr absl::Duration kMaxWait = absl::Hours(1);
-// What is given in milliseconds to gRPC has to fit an int.
+// gRPC has these intervals as milliseconds in an int.
 constexpr absl::Duration kMaxInterval = absl::Hours(24);
 constexpr absl::Duration kMinAcceptPatience = absl::Seconds(5);
 constexpr int64_t kMaxJobLabels = 10'000;
@@ -49,7 +49,7 @@ absl::Status CheckWait(const char* flag, absl::Duration value,
                                                  absl::ToInt64Seconds(high), " seconds"));
 }
 
-// Flags that mean nothing, or too little, without another.
+// Refuses a flag that has no use, or is not safe, without another.
 absl::Status CheckNeeds(const char* flag, const std::string& value, const char* needed,
                         const std::string& needed_value) {
   if (value.empty() || !needed_value.empty()) return absl::OkStatus();
@@ -57,8 +57,8 @@ absl::Status CheckNeeds(const char* flag, const std::string& value, const char* 
       absl::StrCat("--", flag, "=", value, ": needs --", needed, " too"));
 }
 
-// HOST:PORT with a host that is one word: the libraries behind the listeners give lists and
-// suffixes meanings of their own.
+// HOST:PORT, where the host is a single word. The libraries of the listeners would read lists and
+// suffixes in their own ways.
 bool IsHostAndPort(std::string_view address) {
   const size_t colon = address.rfind(':');
   if (colon == std::string_view::npos || colon == 0) return false;
@@ -73,7 +73,7 @@ bool IsHostAndPort(std::string_view address) {
   return absl::SimpleAtoi(port, &number) && number <= 65535;
 }
 
-// The URL is not quoted: a password may stand anywhere in one that can't be read.
+// The error does not quote the URL: any part of one that can't be parsed may be a password.
 absl::Status CheckStore(const std::string& store) {
   if (store == "memory") return absl::OkStatus();
   const absl::StatusOr<RedisAddress> address = ParseRedisAddress(store);
@@ -89,7 +89,7 @@ absl::Status CheckStore(const std::string& store) {
   return absl::OkStatus();
 }
 
-// What is meant for TLS must not go without.
+// A URL without TLS may not have files for TLS, whose user expects encryption.
 absl::Status CheckStoreTls(const char* flag, const std::string& value, const std::string& store) {
   const absl::StatusOr<RedisAddress> address = ParseRedisAddress(store);
   if (value.empty() || (address.ok() && address->tls)) return absl::OkStatus();
@@ -144,7 +144,7 @@ absl::Status ServerOptions::Validate() const {
   status.Update(CheckNeeds("tls_certificate", tls_certificate, "tls_key", tls_key));
   status.Update(CheckNeeds("tls_key", tls_key, "tls_certificate", tls_certificate));
   status.Update(CheckNeeds("tls_client_ca", tls_client_ca, "tls_certificate", tls_certificate));
-  // A token that can be read on its way is nobody's.
+  // Without TLS, anyone on the way could read the token.
   status.Update(CheckNeeds("auth_tokens", auth_tokens, "tls_certificate", tls_certificate));
   const absl::Duration second = absl::Seconds(1);
   status.Update(CheckWait("tls_reload_interval", tls_reload_interval, second, kMaxInterval));
@@ -159,7 +159,7 @@ absl::Status ServerOptions::Validate() const {
     status.Update(CheckWait(flag, value, absl::ZeroDuration(), kMaxInterval));
   }
   status.Update(CheckWait("handshake_timeout", handshake_timeout, second));
-  // Shorter, and it might end for want of a processor.
+  // A shorter time might end merely because the processor is busy.
   if (accept_patience != absl::ZeroDuration()) {
     status.Update(CheckWait("accept_patience", accept_patience, kMinAcceptPatience));
   }

@@ -20,7 +20,7 @@ namespace batchplan {
 namespace {
 
 constexpr char kInMemory[] = "memory";
-// Jobs whose fitted costs are kept in memory: some 50 MB at most.
+// The most jobs whose fitted costs are kept in memory: at most about 50 MB.
 constexpr size_t kMaxJobsInMemory = 4096;
 
 Stores OpenMemoryStores(const ServerOptions& options, const StepStoreOptions& lifetimes) {
@@ -43,7 +43,7 @@ absl::StatusOr<std::string> FirstLine(const std::string& path) {
   return line;
 }
 
-// What becomes of the store, in the log.
+// Logs when the store is lost and when it is found again.
 std::function<void(const absl::Status&)> ChangeLogger(const char* lost, const char* found,
                                                       const std::string& store) {
   return [=](const absl::Status& status) {
@@ -59,7 +59,7 @@ absl::StatusCode CodeOf(const absl::StatusOr<Value>& value) {
   return value.status().code();
 }
 
-// The result of `call`, which is recorded. One that throws has none.
+// Calls `call` and records its time and status; not if it throws.
 template <typename Call>
 auto Timed(StoreOperation operation, Metrics* metrics, const Call& call) {
   const auto start = std::chrono::steady_clock::now();

@@ -10,13 +10,13 @@
 namespace batchplan {
 namespace {
 
-// What the maps take beside the bytes that callers bring, roughly.
+// What the maps add to the bytes of callers, roughly.
 constexpr uint64_t kStepOverhead = 640;
 constexpr uint64_t kPartOverhead = 128;
-// Jobs whose runs are remembered: some 32 MB at most.
+// The most jobs whose runs are remembered: at most about 32 MB.
 constexpr size_t kMaxJobsWithRuns = 4096;
 
-// Another one each time, in all stores of the process.
+// Unique among all stores of the process.
 std::string NewIncarnation() {
   static std::atomic<uint64_t> last = 0;
   return absl::StrCat(++last);
@@ -78,7 +78,7 @@ absl::StatusOr<PartReceipt> MemoryStepStore::PutPart(const StepKey& key, const S
                                    absl::StrCat("the part of worker ", part.worker), bytes);
       if (!room.ok()) return room;
     }
-    // What may fail for want of memory comes first, so that it changes nothing.
+    // Everything that may run out of memory comes first, so that a failure changes nothing.
     const bool planned = !first && found->second.outcome.has_value();
     const Expiries::iterator expiry =
         planned ? found->second.in_expiries : AddExpiry(key, options_.lifetimes.time_to_live);
@@ -296,7 +296,7 @@ MemoryStepStore::Steps::iterator MemoryStepStore::Begin(const StepKey& key, cons
   begun.in_unplanned = unplanned.begin();
   begun.in_owners = of_owner.begin();
   const auto step = steps_.emplace(key, std::move(begun)).first;
-  // Nothing fails from here on.
+  // From here on nothing fails.
   owners_.merge(owner);
   Keys& steps = owners_.find(step->second.owner)->second.steps;
   steps.splice(steps.end(), of_owner);
@@ -336,7 +336,7 @@ void MemoryStepStore::MoveExpiry(Step& step, Expiries::iterator expiry) {
   if (last != expiry) expiries_.erase(last);
 }
 
-// Expired steps are gone already: FindLive came first.
+// FindLive has removed expired steps before.
 absl::Status MemoryStepStore::MakeRoom(const StepKey& key, const std::string& owner,
                                        const std::string& what, uint64_t bytes) {
   if (!IsFull(bytes)) return absl::OkStatus();
@@ -355,7 +355,8 @@ absl::Status MemoryStepStore::MakeRoom(const StepKey& key, const std::string& ow
         [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
     const auto own = owners_.find(owner);
     const uint64_t with_it = (own == owners_.end() ? 0 : own->second.bytes) + bytes;
-    // Past this, the owner is not that of `key`, so that none of its steps is this one.
+    // An owner with more bytes than that is not the owner of `key`, so none of its steps is this
+    // one.
     if (most == owners_.end() || most->second.bytes <= with_it) break;
     Forget(steps_.find(most->second.steps.front()));
   }

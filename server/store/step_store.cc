@@ -33,7 +33,7 @@ void ListenerSlot::Call(const StepKey& key, StepEvent event) {
     counted = current_;
     ++counted->calls;
   }
-  // Also where the listener throws: Set waits for it.
+  // Runs even if the listener throws, since Set waits for it.
   const absl::Cleanup ended = [this, &counted] {
     MutexLock lock(mutex_);
     if (--counted->calls == 0) idle_.notify_all();

@@ -15,12 +15,12 @@ namespace batchplan {
 namespace {
 
 constexpr const char* kPlainText = "text/plain; charset=utf-8";
-// The version that Prometheus asks for by name.
+// The version that Prometheus requests.
 constexpr const char* kMetricsText = "text/plain; version=0.0.4; charset=utf-8";
 
 constexpr const char* kHtml = "text/html; charset=utf-8";
 
-// What a form writes as `text`: %XX for a byte, + for a space. A % that begins no byte is itself.
+// Decodes the text of a form: %XX is a byte, + a space. Other % stay as they are.
 std::string Decoded(std::string_view text) {
   std::string decoded;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -36,7 +36,7 @@ std::string Decoded(std::string_view text) {
   return decoded;
 }
 
-// The first value of `parameter` in `query`, if it has one.
+// The value of the first `parameter` in `query`, if there is one.
 std::optional<std::string> QueryValue(std::string_view query, const std::string& parameter) {
   while (!query.empty()) {
     const std::string_view pair = query.substr(0, query.find('&'));

@@ -8,9 +8,9 @@
 //   GET /readyz    200 while `ready` is true, else 503
 //   GET /PAGE      a page of the content's, in HTML
 //
-// HEAD too; other paths are 404, other methods 405. Plain text and without authentication: for the
-// inside of a cluster. Serves until it is destroyed, on a thread of its own (http_server.h), on
-// which slow clients delay nobody.
+// HEAD works too; other paths get 404, other methods 405. Plain text without authentication: meant
+// for the inside of a cluster. Serves on its own thread (http_server.h) until destroyed; slow
+// clients delay nobody.
 
 #ifndef BATCHPLAN_SERVER_TELEMETRY_HTTP_ENDPOINT_H_
 #define BATCHPLAN_SERVER_TELEMETRY_HTTP_ENDPOINT_H_
@@ -29,16 +29,16 @@
 namespace batchplan {
 
 struct HttpPage {
-  // With its slash.
+  // With the leading slash.
   std::string path;
-  // The name of the one parameter that its query may have.
+  // The name of the only parameter that the page knows.
   std::string parameter;
-  // The page as HTML, for that parameter's value if the query has it; an error's message becomes a
-  // 404 if it is NotFound, else a 500.
+  // Makes the page's HTML for the parameter's value, if the query has one. NotFound becomes a 404,
+  // any other error a 500.
   std::function<absl::StatusOr<std::string>(const std::optional<std::string>& value)> render;
 };
 
-// What is served. The functions are called on the endpoint's thread.
+// What is served. Its functions are called on the endpoint's thread.
 struct HttpContent {
   std::shared_ptr<prometheus::Collectable> metrics;
   std::function<bool()> ready;
@@ -47,7 +47,7 @@ struct HttpContent {
 
 class HttpEndpoint {
  public:
-  // Listens on `address`, HOST:PORT; port 0 chooses a free one. FailedPrecondition if the address
+  // Listens on `address`, HOST:PORT; port 0 means any free port. FailedPrecondition if the address
   // is in use or can't be listened on.
   static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const std::string& address,
                                                              HttpContent content);
@@ -66,7 +66,7 @@ class HttpEndpoint {
   const HttpContent content_;
   // All paths served, for error pages.
   std::string paths_;
-  // Last, so that it ends before what it serves.
+  // The last member, so that it ends before what it serves.
   std::unique_ptr<HttpServer> server_;
 };
 

@@ -29,12 +29,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Between two looks at a listener that no descriptor could be found for.
+// How long the listener rests if there is no descriptor for a new connection.
 constexpr std::chrono::milliseconds kWithoutDescriptors{100};
 
 constexpr std::chrono::milliseconds kLongestTurn{20};
 
-// Accepted at a time, so that what came before is looked at in between.
+// How many connections are accepted before the others are served again.
 constexpr size_t kAcceptedAtOnce = 32;
 
 class Descriptor {
@@ -55,13 +55,13 @@ class Descriptor {
   int number_;
 };
 
-// The socket of `found`, listening; -1 if that can't be had.
+// A socket that listens at `found`; -1 if there can be none.
 Descriptor ListenAt(const addrinfo& found) {
   Descriptor listener(socket(found.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   const int yes = 1;
   const int no = 0;
   setsockopt(listener.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  // [::] is every address, as it is for gRPC.
+  // [::] also accepts IPv4, as in gRPC.
   if (found.ai_family == AF_INET6) {
     setsockopt(listener.number(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
   }
@@ -72,7 +72,7 @@ Descriptor ListenAt(const addrinfo& found) {
   return listener;
 }
 
-// The socket of `address`, HOST:PORT, listening; -1 if that can't be had.
+// A socket that listens at `address`, HOST:PORT; -1 if there can be none.
 Descriptor ListenAt(const std::string& address) {
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos) return Descriptor();
@@ -86,7 +86,7 @@ Descriptor ListenAt(const std::string& address) {
     return Descriptor();
   }
   Descriptor listener;
-  // Of a name that is both, 127.0.0.1 rather than ::1: what most others mean by localhost.
+  // For a name with both, 127.0.0.1 is preferred to ::1: most others mean it by localhost.
   for (const int family : {AF_INET, AF_INET6}) {
     for (const addrinfo* one = found; one != nullptr && listener.number() < 0; one = one->ai_next) {
       if (one->ai_family == family) listener = ListenAt(*one);
@@ -105,7 +105,7 @@ int PortOf(const Descriptor& listener) {
                    : reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
 }
 
-// The request whose first line `text` begins with.
+// Parses the first line of `text`.
 std::optional<ReceivedRequest> ParseRequest(std::string_view text) {
   std::string_view line = text.substr(0, text.find("\r\n"));
   const size_t method_end = line.find(' ');
@@ -132,7 +132,7 @@ std::string Serialize(const HttpAnswer& answer, bool head_only) {
   return text;
 }
 
-// Short enough to need no memory beyond a line's.
+// Answers are short, so that no memory is needed beyond a line's.
 HttpAnswer Failure(std::string_view status, std::string_view why) {
   return {status, "text/plain; charset=utf-8", std::string(why)};
 }
@@ -143,7 +143,7 @@ struct Connection {
   Descriptor descriptor;
   Clock::time_point deadline;
   State state = State::kReading;
-  // The request so far; then the answer, of which so much is sent.
+  // The request as far as it was received; later the answer, with `sent` bytes of it sent.
   std::string text;
   size_t sent = 0;
 
@@ -182,7 +182,7 @@ class HttpServer::Loop {
  private:
   using Connections = std::list<Connection>;
 
-  // Waits for something to happen, and does what there is to do then.
+  // Waits for an event and handles it.
   void Turn() {
     std::vector<pollfd> wanted = {{.fd = wake_.number(), .events = POLLIN, .revents = 0},
                                   {.fd = Clock::now() < accept_after_ ? -1 : listener_.number(),
@@ -204,8 +204,8 @@ class HttpServer::Loop {
     }
     if (poll(wanted.data(), wanted.size(), timeout) < 0) return;
 
-    // The youngest first, and no longer than a moment: many who ask for much don't hold up those
-    // that come after them.
+    // The youngest connections come first, and only for a moment: many large requests do not delay
+    // those that come later.
     const Clock::time_point start = Clock::now();
     auto ready = wanted.rbegin();
     for (auto it = connections_.end(); it != connections_.begin(); ++ready) {
@@ -223,7 +223,7 @@ class HttpServer::Loop {
     KeepDescriptorsBack();
   }
 
-  // Whether there is more to come. Out of memory, the connection is what goes.
+  // Whether the connection goes on. If memory runs out, it is closed.
   bool Continue(Connection& connection) {
     try {
       switch (connection.state) {
@@ -279,14 +279,14 @@ class HttpServer::Loop {
     connection.sent += static_cast<size_t>(count);
     connection.deadline = Clock::now() + absl::ToChronoNanoseconds(kHttpTimeout);
     if (connection.sent < connection.text.size()) return true;
-    // Closed with bytes of the request unread, the connection would be reset, and the answer lost.
+    // Closing with unread bytes of the request would reset the connection and lose the answer.
     connection.state = Connection::State::kClosing;
     connection.text = std::string();
     shutdown(connection.descriptor.number(), SHUT_WR);
     return ReadRest(connection);
   }
 
-  // Until the other side closes too, or its time is over: the deadline stays as it is.
+  // Reads until the other side closes or the deadline, which is not extended.
   bool ReadRest(Connection& connection) {
     std::array<char, kMaxHttpRequestBytes> bytes;
     const ssize_t count = recv(connection.descriptor.number(), bytes.data(), bytes.size(), 0);
@@ -312,7 +312,7 @@ class HttpServer::Loop {
     }
   }
 
-  // One of those kept back, or of the oldest connection.
+  // Frees a reserved descriptor, or the oldest connection's.
   bool FreeDescriptor() {
     if (!reserve_.empty()) {
       reserve_.pop_back();
@@ -331,8 +331,8 @@ class HttpServer::Loop {
     }
   }
 
-  // The answers that wait longest, if all that wait are too much. The last one may be as large as
-  // it is.
+  // If all unsent answers are too large together, drops the oldest ones. A single answer may be of
+  // any size.
   void DropUnread() {
     size_t unsent = 0;
     for (const Connection& connection : connections_) unsent += connection.unsent();
@@ -349,11 +349,11 @@ class HttpServer::Loop {
   const Descriptor wake_;
   const HttpHandler handler_;
   const int port_;
-  // In the order in which they came.
+  // In order of arrival.
   Connections connections_;
   std::vector<Descriptor> reserve_;
   Clock::time_point accept_after_;
-  // Last: ends before what it works with.
+  // The last member, so that it ends before what it uses.
   std::jthread thread_;
 };
 

@@ -1,17 +1,17 @@
-// A small HTTP server for small GETs, all of it on one thread.
+// A small HTTP server for small GETs, on a single thread.
 //
 //   absl::StatusOr<std::unique_ptr<HttpServer>> server =
 //       HttpServer::Start("127.0.0.1:9464", [](const ReceivedRequest& request) -> HttpAnswer { ...
 //       });
 //
-// A connection is one request, without a body, and one answer. Slow clients delay nobody: a
-// connection with an incomplete request costs a descriptor and no thread, and at
-// kMaxHttpConnections the oldest unfinished one gives way to a new one, so that a client that asks
-// at once is answered at once. A client that has not sent its request within kHttpTimeout, or reads
-// nothing of the answer for that long, is cut off. Some descriptors are reserved for when the
-// process has no more. Unread answers are bounded too; the oldest goes first.
+// A connection is one request without a body, and one answer. Slow clients delay nobody: an
+// incomplete request costs a descriptor but no thread, and at kMaxHttpConnections the oldest
+// unfinished one is closed for a new one, so that a prompt client is answered at once. A client is
+// cut off if it does not send its request, or reads nothing of the answer, within kHttpTimeout.
+// Some descriptors are reserved in case the process runs out of them. The memory of unread answers
+// is bounded too: the oldest is dropped first.
 //
-// Serves until it is destroyed, which waits at most for the answer being made.
+// Serves until destroyed, which waits at most for the answer being made.
 
 #ifndef BATCHPLAN_SERVER_TELEMETRY_HTTP_SERVER_H_
 #define BATCHPLAN_SERVER_TELEMETRY_HTTP_SERVER_H_
@@ -33,29 +33,29 @@ inline constexpr size_t kMaxHttpRequestBytes = 8 << 10;
 inline constexpr size_t kMaxUnsentHttpBytes = 32 << 20;
 inline constexpr size_t kReservedDescriptors = 8;
 
-// As received: nothing is decoded.
+// As received, without decoding.
 struct ReceivedRequest {
   std::string_view method;
   std::string_view path;
-  // What follows the path's question mark.
+  // The part of the target behind its question mark.
   std::string_view query;
 };
 
 struct HttpAnswer {
-  // "200 OK".
+  // For instance "200 OK".
   std::string_view status;
   std::string_view type;
   std::string body;
-  // Each with its line's end.
+  // Each header with its line end.
   std::string_view more_headers = {};
 };
 
-// Called on the server's thread for every request. Exceptions are answered with 500.
+// Called on the server's thread for each request. An exception becomes a 500.
 using HttpHandler = std::function<HttpAnswer(const ReceivedRequest& request)>;
 
 class HttpServer {
  public:
-  // Listens on `address`, HOST:PORT; port 0 chooses a free one. FailedPrecondition if the address
+  // Listens on `address`, HOST:PORT; port 0 means any free port. FailedPrecondition if the address
   // is in use or can't be listened on.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address,
                                                            HttpHandler handler);

@@ -8,7 +8,7 @@
 namespace batchplan {
 namespace {
 
-// Prometheus refuses all series of a server whose label is not UTF-8.
+// Prometheus rejects all series of a server if one label is not UTF-8.
 bool IsPlain(std::string_view text) {
   while (!text.empty()) {
     const size_t bytes = Utf8CharacterBytes(text);
@@ -39,7 +39,7 @@ std::string_view JobLabels::LabelOf(std::string_view job_id, absl::Time now) {
     places_.erase(idle.name);
     jobs_.pop_front();
   }
-  // What may fail for want of memory comes before anything is changed.
+  // Everything that may run out of memory comes first, so that a failure changes nothing.
   std::list<Job> begun = {{.name = std::string(job_id), .last = latest_}};
   places_.emplace(begun.front().name, begun.begin());
   jobs_.splice(jobs_.end(), begun);

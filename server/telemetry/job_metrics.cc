@@ -214,7 +214,7 @@ void JobMetrics::ShowExchange(const std::string& job, const FitRecord& fit, FitS
       }
       size->Set(*seconds);
     } else if (size != nullptr) {
-      // A fit can lose a size, of which nothing was reported for long.
+      // A fit drops a size after no reports of it for long.
       fitted_exchange_->Remove(size);
       size = nullptr;
     }

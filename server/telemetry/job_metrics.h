@@ -1,11 +1,11 @@
-// The metrics by job: as many series as there are labels for jobs (job_labels.h), whatever names
-// clients make up.
+// Metrics by job. There are at most as many series as labels for jobs (job_labels.h), whatever
+// names clients invent.
 //
 //   JobMetrics jobs({.max_labels = 100}, registry);
 //   jobs.CountPlan({.job_id = "grpo-7b", ...}, absl::Now());
 //
-// Thread-safe: all is done under one lock, since a job may lose its series to another's. Allocates
-// for new jobs alone.
+// Thread-safe: everything happens under one lock, since a job may lose its series to another.
+// Allocates only for new jobs.
 
 #ifndef BATCHPLAN_SERVER_TELEMETRY_JOB_METRICS_H_
 #define BATCHPLAN_SERVER_TELEMETRY_JOB_METRICS_H_
@@ -40,14 +40,14 @@ class JobMetrics {
   JobMetrics(const JobMetrics&) = delete;
   JobMetrics& operator=(const JobMetrics&) = delete;
 
-  // An answered plan, an answered error, what is fitted to the job now, and a measured step.
+  // Counts an answered plan or error; shows the current fit; counts a measured step.
   void CountPlan(const PlanRecord& plan, absl::Time now);
   void CountError(std::string_view job_id, absl::Time now);
   void ShowFit(std::string_view job_id, const FitRecord& fit, absl::Time now);
   void CountStep(std::string_view job_id, const StepRecord& step, absl::Time now);
 
  private:
-  // The places of a job's series in the arrays below.
+  // Indexes of a job's series in the arrays below.
   enum CounterPlace {
     kPlans,
     kErrors,
@@ -79,39 +79,40 @@ class JobMetrics {
     prometheus::Gauge* per_token_squared;
     prometheus::Gauge* per_microbatch;
     prometheus::Gauge* per_sequence;
-    // By ContextSizePlace; null where the fit has none.
+    // Indexed by ContextSizePlace; null for sizes that the fit does not have.
     std::array<prometheus::Gauge*, kContextSizes> exchange;
-    // By the name of the load.
+    // Keyed by the load's name.
     std::map<std::string, prometheus::Gauge*, std::less<>> loads;
     prometheus::Gauge* error;
     prometheus::Gauge* samples;
   };
   enum StepPlace { kMeasured, kPredicted, kPredictionError, kWaited, kStepMeans };
   using StepSeries = std::array<prometheus::Histogram*, kStepMeans>;
-  // Of one value of the label `job_id`.
+  // The series for one value of the label `job_id`.
   struct Series {
     std::array<prometheus::Counter*, kCounters> counters{};
     std::array<prometheus::Histogram*, kMeans> means{};
-    // Once a pass on pipelines was planned; null before.
+    // Null until a pass on pipelines is planned.
     prometheus::Histogram* bubble = nullptr;
-    // Once a pass with loads, and one with limits on them, was planned; null before.
+    // Null until a pass with loads is planned; the second, until one with limits is.
     prometheus::Histogram* load_imbalance = nullptr;
     prometheus::Histogram* load_limit_use = nullptr;
-    // Once something waited, expired or had an age; null before.
+    // Null until a sequence is deferred or expired, or has an age.
     prometheus::Counter* deferred = nullptr;
     prometheus::Counter* expired = nullptr;
-    // Once something had an age; null before.
+    // Null until a sequence has an age.
     prometheus::Histogram* age = nullptr;
-    // By ContextSizePlace, once there were groups of that size where they differ; null before.
+    // Indexed by ContextSizePlace; null until there are such groups in a plan whose groups differ
+    // in size.
     std::array<GroupSeries, kContextSizes> groups{};
-    // Once something was fitted.
+    // None until something is fitted.
     std::optional<FitSeries> fit;
-    // Once a step was measured.
+    // None until a step is measured.
     std::optional<StepSeries> steps;
   };
 
-  // The series of `job_id`, made if they are new. They are used under mutex_ too: another job may
-  // replace them.
+  // The series of `job_id`, made if new. To be used under mutex_ too, since another job may replace
+  // them.
   std::pair<const std::string, Series>& SeriesOf(std::string_view job_id, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RemoveSeries(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -18,7 +18,7 @@ namespace {
 std::atomic<LogFormat> log_format = LogFormat::kText;
 std::atomic<Severity> lowest_severity = Severity::kInfo;
 
-// What stands in JSON for a byte that belongs to no character.
+// Replaces bytes that are not UTF-8 in JSON.
 constexpr std::string_view kReplacementCharacter = "\xef\xbf\xbd";
 
 std::string_view SeverityName(Severity severity) {
@@ -43,7 +43,7 @@ void AppendValue(std::string_view value, std::string* line) {
     return;
   }
   line->push_back('"');
-  // CHexEscape escapes single quotes too, which need none here.
+  // CHexEscape also escapes single quotes, which is not needed here.
   line->append(absl::StrReplaceAll(absl::CHexEscape(absl::string_view(value.data(), value.size())),
                                    {{"\\'", "'"}}));
   line->append(cut ? "...\"" : "\"");
@@ -55,7 +55,7 @@ void AppendJsonString(std::string_view value, std::string* line) {
   const size_t end = line->size() + kMaxLogValueBytes;
   while (!value.empty()) {
     const size_t bytes = Utf8CharacterBytes(value);
-    // What a character becomes may be longer than it; the limit is on what is written.
+    // An escaped character may be longer; the limit is on what is written.
     if (line->size() + std::max<size_t>(bytes, 1) > end) {
       line->append("...");
       break;
@@ -90,7 +90,7 @@ std::string JsonLine(absl::Time time, Severity severity, std::string_view event,
   for (const LogField& field : fields) {
     if (field.value().empty()) continue;
     line.append(",\"").append(field.key).append("\":");
-    // JSON has no number for what is not finite: those, "inf" and "nan", become strings.
+    // JSON has no numbers for infinities and NaN; they become the strings "inf" and "nan".
     const char last = field.value().back();
     if (field.is_text() || last == 'n' || last == 'f') {
       AppendJsonString(field.value(), &line);
@@ -137,7 +137,7 @@ void Log(Severity severity, std::string_view event, std::initializer_list<LogFie
 
 std::optional<uint64_t> LogLimit::Admit(absl::Time now) {
   MutexLock lock(mutex_);
-  // A clock that was set back gives no room, and takes none.
+  // If the clock was set back, no room is gained or lost.
   const double seconds = std::max(0.0, absl::ToDoubleSeconds(now - last_));
   room_ = std::min(rate_, room_ + rate_ * seconds);
   last_ = now;

@@ -9,11 +9,10 @@
 //   {"time":"2026-03-01T12:00:00.123Z","severity":"INFO","event":"plan","job":"grpo-7b",
 //    "sequences":4096,"seconds":0.012}                                            (on one line)
 //
-// A field without a value is left out. In JSON, numbers and truth values stand without quotes.
-// Values come from clients: what isn't plain printable ASCII is quoted and escaped (in JSON: what
-// isn't UTF-8 becomes U+FFFD), and a value longer than kMaxLogValueBytes is cut, so that a line
-// stays a line whatever a client sends. Any number of threads may log, and none ever waits for
-// whoever reads the lines: log_writer.h.
+// A field without a value is left out. In JSON, numbers and booleans have no quotes. Values may
+// come from clients: what is not plain printable ASCII is quoted and escaped (in JSON, bytes that
+// are not UTF-8 become U+FFFD), and values longer than kMaxLogValueBytes are cut. So a line stays
+// one line. Any thread may log, and none waits for whoever reads the lines (log_writer.h).
 
 #ifndef BATCHPLAN_SERVER_TELEMETRY_LOG_H_
 #define BATCHPLAN_SERVER_TELEMETRY_LOG_H_
@@ -41,17 +40,17 @@ enum class LogFormat { kText, kJson };
 
 struct LogOptions {
   LogFormat format = LogFormat::kText;
-  // Events less severe than this are not written.
+  // Less severe events are not written.
   Severity lowest = Severity::kInfo;
 };
 
-// Applies to all later lines, on all threads.
+// Applies to all later lines of all threads.
 void SetLogOptions(const LogOptions& options);
 
 LogFormat CurrentLogFormat();
 
-// One key=value of a line. The key is ours: a plain identifier. Text is viewed, not copied: a field
-// lives no longer than the call it is written in.
+// A key=value of a line. The key is a plain identifier of ours. Text is not copied: a field must
+// not outlive the call for which it is made.
 struct LogField {
   template <typename Number>
   requires std::integral<Number> || std::floating_point<Number> LogField(std::string_view name,
@@ -67,7 +66,7 @@ struct LogField {
   LogField(std::string_view name, const char* value) : LogField(name, std::string_view(value)) {}
 
   std::string_view value() const { return is_text() ? view : text; }
-  // Whether it is neither a number nor a truth value.
+  // False for numbers and booleans.
   bool is_text() const { return view.data() != nullptr; }
 
   std::string_view key;
@@ -80,20 +79,20 @@ std::string FormatLogLine(absl::Time time, Severity severity, std::string_view e
                           std::initializer_list<LogField> fields,
                           LogFormat format = LogFormat::kText);
 
-// Queues one line for standard error, stamped with the present time.
+// Queues a line for standard error, with the current time.
 void Log(Severity severity, std::string_view event, std::initializer_list<LogField> fields = {});
 
-// Limits the rate of a kind of line that any client can cause.
+// Limits how often a line that any client can cause is written.
 //
 //   if (const std::optional<uint64_t> left_out = limit.Admit(absl::Now())) Log(...);
 //
 // Thread-safe.
 class LogLimit {
  public:
-  // Admits `lines_a_second` in the long run, and as many at once after a quiet second.
+  // Admits `lines_a_second` on average, and that many at once after a quiet second.
   explicit LogLimit(double lines_a_second) : rate_(lines_a_second), room_(lines_a_second) {}
 
-  // If a line may be written: how many were refused since the last one. Else nothing.
+  // If a line may be written: how many were refused since the last one. Otherwise nothing.
   std::optional<uint64_t> Admit(absl::Time now);
 
  private:

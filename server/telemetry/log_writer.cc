@@ -20,12 +20,12 @@
 namespace batchplan {
 namespace {
 
-// Numbers of lines, of the whole process: taken into the queue, written, and dropped.
+// The number of lines queued, written and dropped by the process.
 std::atomic<uint64_t> taken = 0;
 std::atomic<uint64_t> written = 0;
 std::atomic<uint64_t> dropped = 0;
 
-// All of it, unless standard error is gone.
+// Writes all of it, unless standard error is closed.
 void WriteToStandardError(std::string_view text) {
   while (!text.empty()) {
     const ssize_t bytes = write(STDERR_FILENO, text.data(), text.size());
@@ -90,7 +90,7 @@ class LogWriter {
 
   Mutex mutex_;
   std::condition_variable_any queued_;
-  // Lines, one after the other.
+  // The queued lines, one behind the other.
   std::string queue_ ABSL_GUARDED_BY(mutex_);
   uint64_t lines_ ABSL_GUARDED_BY(mutex_) = 0;
 };
@@ -98,7 +98,7 @@ class LogWriter {
 }  // namespace
 
 void WriteLogLine(const std::string& line) {
-  // Never destroyed: whatever runs last may still log.
+  // Never destroyed, since even the last code of the process may log.
   static LogWriter& writer = *new LogWriter;
   writer.Take(line);
 }

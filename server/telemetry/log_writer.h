@@ -18,18 +18,18 @@
 
 namespace batchplan {
 
-// About ten thousand lines.
+// Room for about ten thousand lines.
 inline constexpr size_t kMaxQueuedLogBytes = 4 << 20;
 
-// Queues `line`, which ends in a newline. The first call starts the thread, which blocks all
-// signals and lives as long as the process.
+// Queues `line`, which ends in a newline. The first call starts the writing thread, which blocks
+// all signals and lives as long as the process.
 void WriteLogLine(const std::string& line);
 
-// Waits until the lines queued so far are written, at most for the given time; returns whether they
-// are. Locks and allocates nothing, so that a signal handler may call it.
+// Waits up to `longest` until the lines queued so far are written; returns whether they are.
+// Neither locks nor allocates, so that a signal handler may call it.
 bool FlushLog(absl::Duration longest);
 
-// Since the process began.
+// Counted from the start of the process.
 uint64_t DroppedLogLines();
 
 }  // namespace batchplan

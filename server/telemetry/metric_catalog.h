@@ -1,8 +1,8 @@
-// Every metric that the server exports: names, types, labels, meanings and buckets, in this one
-// place; and how its series are made. deploy/metrics.md is MetricTable() of it.
+// All metrics that the server exports: names, types, labels, meanings and buckets, and how to make
+// their series. deploy/metrics.md is the output of MetricTable().
 //
-// Base units throughout, and no label whose values clients could grow without bound: `job_id` is
-// one of --max_job_labels, "other" or "unset" (job_labels.h), all others are from fixed sets.
+// Base units everywhere. No label has values that clients can multiply: `job_id` is one of
+// --max_job_labels, "other" or "unset" (job_labels.h), and all other labels have fixed values.
 
 #ifndef BATCHPLAN_SERVER_TELEMETRY_METRIC_CATALOG_H_
 #define BATCHPLAN_SERVER_TELEMETRY_METRIC_CATALOG_H_
@@ -23,10 +23,10 @@ enum class MetricType { kCounter, kGauge, kHistogram };
 struct MetricDefinition {
   const char* name;
   MetricType type;
-  // Names, separated by commas; empty for none.
+  // Names separated by commas; empty if there are none.
   const char* labels;
   const char* help;
-  // The upper bounds of a histogram's buckets. With none, it has the sum and the count alone.
+  // Upper bounds of a histogram's buckets. Without them, it has only sum and count.
   std::span<const double> buckets = {};
 };
 
@@ -39,18 +39,18 @@ inline constexpr auto kHistogram = MetricType::kHistogram;
 inline constexpr double kSecondsBuckets[] = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005,
                                              0.01,   0.025,   0.05,   0.1,   0.25,   0.5,
                                              1,      2.5,     5,      10};
-// Of calls, which may also wait for other workers.
+// For calls, which may wait for other workers.
 inline constexpr double kLongSecondsBuckets[] = {0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
                                                  0.05,    0.1,    0.25,  0.5,    1,     2.5,  5,
                                                  10,      30,     60,    300,    600};
 inline constexpr double kSequencesBuckets[] = {16,    64,    256,    1024,    4096,
                                                16384, 65536, 262144, 1048576, 4194304};
-// Of what is best at 1.
+// For ratios whose best value is 1.
 inline constexpr double kShareBuckets[] = {0.1, 0.2,  0.3, 0.4,  0.5,  0.6,  0.7,
                                            0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 1};
-// Of what is best at 0.
+// For ratios whose best value is 0.
 inline constexpr double kSpreadBuckets[] = {0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2};
-// Of what is at least 1, and best there.
+// For ratios of at least 1, which is best.
 inline constexpr double kExcessBuckets[] = {1, 1.001, 1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 4};
 inline constexpr double kAgeBuckets[] = {0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 32};
 
@@ -348,13 +348,13 @@ inline constexpr MetricDefinition kStartTime = {"process_start_time_seconds", kG
 
 }  // namespace metric
 
-// All of them, in the order of the table.
+// All metrics, in the order of the table.
 std::span<const MetricDefinition* const> MetricCatalog();
 
-// As Markdown.
+// The table in Markdown.
 std::string MetricTable();
 
-// Families of a registry as they are defined.
+// The families of a registry for these definitions.
 prometheus::Family<prometheus::Counter>* CounterFamily(const MetricDefinition& definition,
                                                        prometheus::Registry& registry);
 prometheus::Family<prometheus::Gauge>* GaugeFamily(const MetricDefinition& definition,
@@ -364,7 +364,7 @@ prometheus::Family<prometheus::Histogram>* HistogramFamily(const MetricDefinitio
 
 prometheus::Histogram::BucketBoundaries BucketsOf(const MetricDefinition& definition);
 
-// Of definitions without labels.
+// Series of definitions without labels.
 prometheus::Counter* AddCounter(const MetricDefinition& definition, prometheus::Registry& registry);
 prometheus::Gauge* AddGauge(const MetricDefinition& definition, prometheus::Registry& registry);
 prometheus::Histogram* AddHistogram(const MetricDefinition& definition,

@@ -15,11 +15,11 @@ namespace {
 
 using prometheus::Registry;
 
-// The values of the labels. A name from outside that isn't here counts as the last one.
+// The values of labels. Any other name counts as the last one.
 constexpr std::array kMethodNames = {"PlanBatch", "JoinBatch", "ReportStep", "other"};
 constexpr auto kPresetLabels = [] {
   std::array<const char*, kPresetNames.size() + 2> labels = {};
-  // Of string literals, which end with a 0.
+  // The names are string literals, and so end with a 0.
   std::ranges::transform(kPresetNames, labels.begin(),
                          [](absl::string_view name) { return name.data(); });
   labels[kPresetNames.size()] = "unset";
@@ -31,7 +31,7 @@ constexpr std::array kStoreOperationNames = {"put_part", "progress",    "leave",
                                              "parts",    "put_outcome", "mark_served",
                                              "restore",  "get_fit",     "replace_fit"};
 
-// Upper bounds of the classes by a plan's sequences; the last class has none.
+// Upper bounds of the classes of sequences in a plan; the last class has none.
 constexpr std::array<uint64_t, 3> kSizeBounds = {256, 4096, 65536};
 constexpr std::array kSizeNames = {"le_256", "le_4096", "le_65536", "larger"};
 
@@ -66,7 +66,7 @@ JoinOutcome OutcomeOf(const absl::Status& answer) {
   }
 }
 
-// The registry's series and the process's.
+// The series of the registry and of the process.
 class Everything final : public prometheus::Collectable {
  public:
   explicit Everything(std::shared_ptr<Registry> registry) : registry_(std::move(registry)) {}
@@ -137,7 +137,7 @@ Metrics::Metrics(const std::string& version, const JobLabelOptions& job_labels)
   store_up_->Set(1);
   accepting_->Set(1);
 
-  // All of them from the start, at 0: an alert on a rate must not miss the first error.
+  // All series begin at 0, so that an alert on a rate does not miss the first error.
   auto* requests = CounterFamily(metric::kRequests, *registry_);
   auto* seconds = HistogramFamily(metric::kRequestSeconds, *registry_);
   auto* in_flight = GaugeFamily(metric::kRequestsInFlight, *registry_);
@@ -195,7 +195,7 @@ prometheus::Histogram& Metrics::PlanningSeconds(size_t preset, uint64_t sequence
   std::atomic<prometheus::Histogram*>& place = planning_seconds_of_[preset][size];
   prometheus::Histogram* histogram = place.load(std::memory_order_acquire);
   if (histogram == nullptr) {
-    // Another thread that adds it now gets this one too.
+    // If two threads add it at once, both get the same histogram.
     histogram =
         &planning_seconds_->Add({{"preset", kPresetLabels[preset]}, {"size", kSizeNames[size]}},
                                 BucketsOf(metric::kPlanningSeconds));
@@ -239,7 +239,7 @@ void Metrics::RecordGroups(const PassRecord& pass) {
   for (size_t place = 0; place < kContextSizes; ++place) {
     const GroupsRecord& size = pass.groups[place];
     if (size.groups == 0) continue;
-    // Added again, a series is the one that is there.
+    // Add returns an existing series if there is one.
     const prometheus::Labels labels = {{"context_parallel", ContextSizeLabel(place)}};
     context_groups_->Add(labels).Increment(static_cast<double>(size.groups));
     context_group_tokens_->Add(labels).Increment(static_cast<double>(size.tokens));
@@ -304,7 +304,7 @@ void Metrics::RecordStoreCall(StoreOperation operation, absl::StatusCode code, d
 }
 
 void Metrics::SetCertificateExpiry(absl::Time time) {
-  // Registering again finds the one that is there.
+  // Registering again returns the existing family.
   AddGauge(metric::kCertificateExpiry, *registry_)
       ->Set(static_cast<double>(absl::ToUnixSeconds(time)));
 }

@@ -4,11 +4,10 @@
 //   metrics.RecordPlan({.job_id = request.job_id(), .preset = request.preset(), ...}, absl::Now());
 //   metrics.collectable();  // for an HttpEndpoint
 //
-// Names and meanings are the catalog's (metric_catalog.h). A method, preset or code that this
-// version does not know is counted as "other" or UNKNOWN, so that no client can grow the number of
-// time series. Thread-safe; a record is a few atomic additions and short locks inside the
-// histograms; what is recorded of a job takes a lock of its own. Allocates for what is new: a job,
-// or a preset with a size of batch.
+// Names and meanings are in the catalog (metric_catalog.h). A method, preset or code that this
+// version does not know counts as "other" or UNKNOWN, so that clients can't add time series.
+// Thread-safe: a record needs a few atomic additions and short locks in histograms, and a lock if
+// it is of a job. Allocates only for something new: a job, or a preset with a new class of sizes.
 
 #ifndef BATCHPLAN_SERVER_TELEMETRY_METRICS_H_
 #define BATCHPLAN_SERVER_TELEMETRY_METRICS_H_
@@ -36,27 +35,27 @@
 
 namespace batchplan {
 
-// Why a call was refused for its memory or time.
+// Why a call was refused for lack of memory or time.
 enum class Refusal {
-  // No room, and its job may not displace another's call.
+  // There was no room, and its job may not displace another's call.
   kQueueFull,
-  // It waited, and was displaced by a call of a job that holds less.
+  // It waited, and a call of a job that holds less displaced it.
   kPushedOut,
-  // The work queued before it would have outlasted its deadline.
+  // Its deadline would have passed before the work queued ahead was done.
   kDeadline,
-  // Its planning exceeded the time limit.
+  // Planning it exceeded the time limit.
   kTooLong,
-  // Its answer, or another, gave way: callers don't read what they have asked for.
+  // Callers do not read their answers, so that this one or another was dropped.
   kUnread,
 };
 
-// What waits for other workers on this replica.
+// The joins that wait on this replica for other workers, and their steps.
 struct JoinsRecord {
   uint64_t waiting = 0;
   uint64_t steps = 0;
 };
 
-// What the store in memory holds.
+// The content of the store in memory.
 struct StoreRecord {
   uint64_t steps = 0;
   uint64_t parts = 0;
@@ -78,61 +77,61 @@ enum class StoreOperation {
 
 class Metrics {
  public:
-  // `version` is the label of batchplan_build_info.
+  // `version` is a label of batchplan_build_info.
   explicit Metrics(const std::string& version, const JobLabelOptions& job_labels = {});
 
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  // The beginning of a call of an RPC ("PlanBatch"), and its answer with the time it took.
+  // A call of an RPC such as "PlanBatch" begins; it is answered after `seconds`.
   void BeginCall(std::string_view method);
   void EndCall(std::string_view method, absl::StatusCode code, double seconds);
-  // One that was refused before it could begin.
+  // A call was refused before it could begin.
   void RecordTurnedAway(std::string_view method, absl::StatusCode code);
 
-  // A plan that was made and answered at `now`.
+  // A plan was made and its answer sent at `now`.
   void RecordPlan(const PlanRecord& plan, absl::Time now);
 
-  // A job's call that was answered with an error at `now`, what is fitted to its reports, and what
-  // a step of it took.
+  // A job's call got an error at `now`; the current fit of a job's reports; a measured step of a
+  // job.
   void RecordJobError(std::string_view job_id, absl::Time now);
   void RecordJobFit(std::string_view job_id, const FitRecord& fit, absl::Time now);
   void RecordJobStep(std::string_view job_id, const StepRecord& step, absl::Time now);
 
-  // A plan that the plan checker refused.
+  // The plan checker refused a plan.
   void RecordCheckFailure();
 
-  // The requests that wait for a planning thread, and the sequences of those and of the ones that
-  // are planned, as they are now.
+  // The current number of requests that wait for a planning thread, and of sequences that wait or
+  // are being planned.
   void RecordQueue(uint64_t waiting, uint64_t sequences);
 
   // How long a request waited for its planning thread.
   void RecordQueueSeconds(double seconds);
 
-  // A call that was refused; EndCall counts it too.
+  // A call was refused; EndCall counts it too.
   void RecordRefusal(Refusal reason);
 
-  // The memory of answers that their callers have not read yet, as it is now.
+  // The current memory of answers that callers have not read yet.
   void RecordUnsent(uint64_t bytes);
 
-  // A look-up in the plan cache; and what it holds, as it is now.
+  // A look-up in the plan cache, and its current content.
   void RecordCacheLookup(bool hit);
   void RecordCacheSize(size_t plans, size_t bytes);
 
-  // Collective plans, as they are now; how a worker's part was answered, and after how long.
+  // The current joins and store; how a worker's part was answered, and after how long.
   void RecordJoins(const JoinsRecord& joins);
   void RecordJoin(const absl::Status& answer, double seconds);
   void RecordStore(const StoreRecord& store);
-  // A call of the store, with the time it took. NotFound is an answer, no failure.
+  // A call of the store and its duration. NotFound counts as an answer, not as a failure.
   void RecordStoreCall(StoreOperation operation, absl::StatusCode code, double seconds);
 
-  // When the server's certificate ends. Without a certificate there is no such series.
+  // The expiry of the server's certificate. Without a certificate there is no such series.
   void SetCertificateExpiry(absl::Time time);
 
-  // Whether the server takes new connections; true at first.
+  // Whether the server accepts new connections; true at the start.
   void SetAccepting(bool accepting);
 
-  // What an endpoint serves; may outlive this.
+  // The series for an endpoint; may outlive this object.
   std::shared_ptr<prometheus::Collectable> collectable() const;
 
  private:
@@ -145,7 +144,7 @@ class Metrics {
   static constexpr size_t kStoreOperations = 9;
 
   struct MethodSeries {
-    // By the code's number.
+    // Indexed by the code's number.
     std::array<prometheus::Counter*, kCodes> requests{};
     prometheus::Histogram* seconds = nullptr;
     prometheus::Gauge* in_flight = nullptr;
@@ -165,7 +164,7 @@ class Metrics {
   prometheus::Gauge* const queue_sequences_;
   prometheus::Histogram* const queue_seconds_;
   std::array<prometheus::Counter*, kPresets> plans_{};
-  // Made when first needed: most never are.
+  // Each is made when first needed, since most never are.
   prometheus::Family<prometheus::Histogram>* const planning_seconds_;
   std::array<std::array<std::atomic<prometheus::Histogram*>, kSizes>, kPresets>
       planning_seconds_of_{};
@@ -186,7 +185,7 @@ class Metrics {
   prometheus::Histogram* const step_efficiency_;
   prometheus::Histogram* const step_time_over_bound_;
   prometheus::Histogram* const pipeline_bubble_;
-  // Of which series are made as they are needed: few jobs have groups that differ in size.
+  // Series are made when first needed, since few jobs have groups that differ in size.
   prometheus::Family<prometheus::Counter>* const context_groups_;
   prometheus::Family<prometheus::Counter>* const context_group_tokens_;
   prometheus::Histogram* const mean_age_;

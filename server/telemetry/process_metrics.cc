@@ -19,7 +19,7 @@
 namespace batchplan {
 namespace {
 
-// Of /proc/self/stat, as proc(5) counts them.
+// Fields of /proc/self/stat, numbered as in proc(5).
 constexpr size_t kUserTime = 14;
 constexpr size_t kSystemTime = 15;
 constexpr size_t kThreads = 20;
@@ -27,8 +27,8 @@ constexpr size_t kStartTime = 22;
 constexpr size_t kVirtualMemory = 23;
 constexpr size_t kResidentPages = 24;
 
-// The numbers of /proc/self/stat. The second field, the program's name in brackets, may hold
-// anything, so that they are counted from behind it.
+// The numbers in /proc/self/stat. The second field, the program's name in brackets, may have any
+// characters, so that fields are counted from its end.
 class Stat {
  public:
   Stat() {
@@ -70,7 +70,7 @@ std::optional<double> OpenDescriptors() {
   std::error_code error;
   const std::filesystem::directory_iterator entries("/proc/self/fd", error);
   if (error) return std::nullopt;
-  // Less the one that it takes to count them.
+  // Without the descriptor that is used to count them.
   return static_cast<double>(std::distance(begin(entries), end(entries)) - 1);
 }
 

@@ -1,4 +1,5 @@
-// What Prometheus' client libraries export of every process, read from /proc when it is collected.
+// The metrics that Prometheus' client libraries export for every process, read from /proc on
+// collection.
 
 #ifndef BATCHPLAN_SERVER_TELEMETRY_PROCESS_METRICS_H_
 #define BATCHPLAN_SERVER_TELEMETRY_PROCESS_METRICS_H_
@@ -12,7 +13,7 @@ namespace batchplan {
 
 class ProcessMetrics final : public prometheus::Collectable {
  public:
-  // Thread-safe. What can't be read is left out.
+  // Thread-safe. Leaves out what can't be read.
   std::vector<prometheus::MetricFamily> Collect() const override;
 };
 

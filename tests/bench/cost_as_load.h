@@ -8,10 +8,10 @@
 namespace batchplan::bench {
 
 // Prints a Markdown table with a row for each synchronization, family of `runs.text` and number of
-// ranks: the step times by JudgeLoads of plans by `balanced` whose only cost is a load, each
-// sequence's default cost, over those of plans by the default costs; and of the latter the
-// processor time, and that of the former over it. Ends the program if a plan is not as it should
-// be. Returns whether there is such a family.
+// ranks. It compares plans by `balanced` whose only cost is a load (each sequence's default cost)
+// with plans by the default costs: step times by JudgeLoads as a ratio, the latter's processor
+// time, and the ratio of processor times. Ends the program if a plan is wrong. Returns whether
+// there is such a family.
 bool PrintCostsAsLoad(const LoadRuns& runs);
 
 }  // namespace batchplan::bench

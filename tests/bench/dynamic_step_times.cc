@@ -20,28 +20,28 @@
 namespace batchplan::bench {
 namespace {
 
-// So many sequences on each rank of a pool.
-constexpr Family kFamilies[] = {
+// Lengths, and how many sequences there are for each rank of a pool.
+constexpr Family kPoolFamilies[] = {
     {"maths", testing::MathsLengths, 64, 16384, 1},
     {"long_cot", testing::LongCotLengths, 32, 65536, 1},
     {"agentic", testing::AgenticLengths, 64, 32768, 1},
     {"zipf", testing::ZipfLengths, 256, 8192, 1},
 };
 
-// Of a token's own cost: none; as over NVLink; as over InfiniBand, with few heads of keys and
-// values; with all of them.
+// Relative to a token's own cost: none; NVLink; InfiniBand with few heads of keys and values;
+// InfiniBand with all heads.
 constexpr double kExchanges[] = {0, 0.02, 0.065, 0.26};
 
-struct Machine {
+struct PoolMachine {
   uint32_t pool = 1;
-  // Tokens that a rank holds.
+  // The tokens that a rank holds.
   uint32_t cap = 0;
   double exchange = 0;
   double per_microbatch = 0;
   Synchronization synchronization = Synchronization::kLockstep;
 };
 
-PlanOptions OptionsOf(const Machine& machine, absl::string_view preset) {
+PlanOptions OptionsOf(const PoolMachine& machine, absl::string_view preset) {
   PlanOptions options;
   options.topology.data_parallel = machine.pool;
   options.topology.dynamic_context.emplace();
@@ -59,8 +59,8 @@ std::optional<double> StepTimeOf(std::span<const uint32_t> lengths, const PlanOp
   return plan->passes[0].metrics.predicted_step_time;
 }
 
-// The least step time of groups that all have one size.
-std::optional<double> BestFixedTime(std::span<const uint32_t> lengths, const Machine& machine) {
+// The least step time of any fixed size of groups.
+std::optional<double> BestFixedTime(std::span<const uint32_t> lengths, const PoolMachine& machine) {
   std::optional<double> best;
   for (uint32_t size = 1; size <= machine.pool; size *= 2) {
     if (machine.pool % size != 0) break;
@@ -75,7 +75,7 @@ std::optional<double> BestFixedTime(std::span<const uint32_t> lengths, const Mac
   return best;
 }
 
-// What the ranks are busy for if every sequence takes as little of them as it can.
+// How long the ranks are busy if every sequence is on its cheapest size.
 double CheapestSizes(std::span<const uint32_t> lengths, const PlanOptions& options) {
   const CostModel& model = options.cost_model;
   const std::vector<GroupLimits> sizes =
@@ -100,17 +100,18 @@ double CheapestSizes(std::span<const uint32_t> lengths, const PlanOptions& optio
   return busy / pool + slots * model.per_microbatch;
 }
 
-// Of one batch or of several.
-struct Figures {
+// Figures of one batch, or sums over several.
+struct DynamicFigures {
   GeometricMean over_cheapest;
   GeometricMean over_bound;
   GeometricMean megatron;
   GeometricMean fixed;
 };
 
-// Plans one batch. Adds slots and milliseconds to those given.
-void AddBatch(const Family& family, const Machine& machine, uint64_t seed, Figures& of_row,
-              Figures& of_table, double& slots, double& milliseconds) {
+// Plans one batch. Adds slots and milliseconds to the given sums.
+void AddBatch(const Family& family, const PoolMachine& machine, uint64_t seed,
+              DynamicFigures& of_row, DynamicFigures& of_table, double& slots,
+              double& milliseconds) {
   const std::vector<uint32_t> lengths = family.lengths(family.sequences * machine.pool, seed);
   const PlanOptions options = OptionsOf(machine, "balanced");
   const std::clock_t start = std::clock();
@@ -127,7 +128,7 @@ void AddBatch(const Family& family, const Machine& machine, uint64_t seed, Figur
   const std::optional<double> megatron =
       over_ours(StepTimeOf(lengths, OptionsOf(machine, "megatron_dynamic_cp")));
   const std::optional<double> fixed = over_ours(BestFixedTime(lengths, machine));
-  for (Figures* const figures : {&of_row, &of_table}) {
+  for (DynamicFigures* const figures : {&of_row, &of_table}) {
     figures->over_cheapest.Add(over_cheapest);
     figures->over_bound.Add(ours / metrics.lower_bound_step_time);
     figures->megatron.Add(megatron);
@@ -142,20 +143,20 @@ const char* NameOf(Synchronization synchronization) {
 struct Table {
   Synchronization synchronization;
   double exchange;
-  Figures figures;
+  DynamicFigures figures;
 };
 
-// One family's rows.
+// Prints the rows of one family.
 void PrintRows(const Family& family, const std::vector<uint32_t>& pools, double per_microbatch,
                uint64_t seeds, Table& table) {
   for (const uint32_t part : {1u, 4u}) {
     for (const uint32_t pool : pools) {
-      const Machine machine = {.pool = pool,
-                               .cap = family.budget / part,
-                               .exchange = table.exchange,
-                               .per_microbatch = per_microbatch,
-                               .synchronization = table.synchronization};
-      Figures figures;
+      const PoolMachine machine = {.pool = pool,
+                                   .cap = family.budget / part,
+                                   .exchange = table.exchange,
+                                   .per_microbatch = per_microbatch,
+                                   .synchronization = table.synchronization};
+      DynamicFigures figures;
       double slots = 0;
       double milliseconds = 0;
       for (uint64_t seed = 1; seed <= seeds; ++seed) {
@@ -181,7 +182,7 @@ void PrintMeans(const std::vector<Table>& tables) {
       "megatron_dynamic_cp | least | best fixed | least |\n"
       "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
   for (const Table& table : tables) {
-    const Figures& figures = table.figures;
+    const DynamicFigures& figures = table.figures;
     std::printf("| %s | %.3f |", NameOf(table.synchronization), table.exchange);
     PrintMean(figures.over_cheapest, 4);
     std::printf(" %.4f |", figures.over_cheapest.most());
@@ -204,7 +205,7 @@ bool PrintDynamicStepTimes(const std::vector<uint32_t>& pools, double per_microb
     for (const double exchange : kExchanges) {
       Table table{.synchronization = synchronization, .exchange = exchange, .figures = {}};
       bool any = false;
-      for (const Family& family : kFamilies) {
+      for (const Family& family : kPoolFamilies) {
         if (!family_name.empty() && family.name != family_name) continue;
         if (!any) {
           std::printf(

@@ -10,14 +10,15 @@
 
 namespace batchplan::bench {
 
-// Prints one Markdown table for each synchronization and cost of exchange: a row for each family of
-// lengths, budget of a rank (the family's, or a quarter of it) and pool of ranks. Of `balanced`
-// with dynamic_context at DEFAULT its step time over the bound of cheapest sizes, where each
-// sequence is on the size that takes least of the ranks, and over lower_bound_step_time; its slots;
-// and processor time. Over its step time that of the preset megatron_dynamic_cp, and of `balanced`
-// at DEFAULT on the best of the fixed sizes that hold every sequence. Then the geometric means of
-// each table. A micro-batch costs `per_microbatch` tokens by itself. `family_name` is one of them;
-// empty: all. Returns whether there is such a family.
+// Prints a Markdown table for each synchronization and cost of exchange. It has a row for each
+// family of lengths, budget of a rank (the family's or a quarter of it) and pool of ranks. The
+// first columns are of `balanced` with dynamic_context at DEFAULT: its step time over the bound of
+// cheapest sizes, with each sequence on the size that costs all ranks least; its step time over
+// lower_bound_step_time; its slots; and its processor time. The last two are step times over that
+// one: of the preset megatron_dynamic_cp, and of `balanced` at DEFAULT on the best of the fixed
+// sizes that hold every sequence. Each table ends with geometric means. A micro-batch costs
+// `per_microbatch` tokens by itself. `family_name` selects a family; empty: all. Returns whether
+// there is such a family.
 bool PrintDynamicStepTimes(const std::vector<uint32_t>& pools, double per_microbatch,
                            uint64_t seeds, const std::string& family_name);
 

@@ -1,5 +1,6 @@
-// How many instances of each classic shape are solved, that is packed into as many bins as the best
-// bound proven by any of the efforts, and what that takes of processor time. Prints a table.
+// How many instances of each classic shape are solved, and the processor time for that. An instance
+// is solved if it has as many bins as the best bound that any of the efforts proves. Prints a
+// table.
 //
 //   build/release/bench/fewest_bins_bench [instances of each shape, default 100]
 
@@ -23,13 +24,13 @@ namespace {
 
 using testing::ClassicInstance;
 
-struct Figures {
+struct Measurement {
   uint64_t bins = 0;
   double milliseconds = 0;
 };
 
 template <typename Run>
-Figures Measure(Run run) {
+Measurement Measure(Run run) {
   const std::clock_t start = std::clock();
   const uint64_t bins = run();
   return {bins, 1000.0 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC};
@@ -37,10 +38,10 @@ Figures Measure(Run run) {
 
 struct Row {
   uint64_t bound = 0;
-  std::vector<Figures> methods;
+  std::vector<Measurement> methods;
 };
 
-// First fit decreasing, then the efforts.
+// Compares first fit decreasing and the efforts.
 Row Compare(const ClassicInstance& instance) {
   const PackItems items{.lengths = instance.lengths};
   const BinLimits limits{.capacity = instance.capacity};
@@ -84,7 +85,7 @@ void PrintShape(const testing::ClassicShape& shape, uint64_t instances) {
 void PrintLarge(const std::string& name, const ClassicInstance& instance) {
   const Row row = Compare(instance);
   std::printf("| %s |", name.c_str());
-  for (const Figures& figures : row.methods) {
+  for (const Measurement& figures : row.methods) {
     std::printf(" %llu (%+.2f %%) | %.1f |", static_cast<unsigned long long>(figures.bins),
                 100.0 * static_cast<double>(figures.bins) / static_cast<double>(row.bound) - 100.0,
                 figures.milliseconds);

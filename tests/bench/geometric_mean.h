@@ -1,4 +1,4 @@
-// Means of ratios over batches, as tables of step times have them.
+// Means of ratios over batches, for tables of step times.
 
 #ifndef BATCHPLAN_TESTS_BENCH_GEOMETRIC_MEAN_H_
 #define BATCHPLAN_TESTS_BENCH_GEOMETRIC_MEAN_H_
@@ -11,10 +11,10 @@
 
 namespace batchplan::bench {
 
-// Over the batches of what all of them could be planned by.
+// The mean over the batches for which all methods had a plan.
 class GeometricMean {
  public:
-  // Nothing: the batch could not be planned.
+  // None: the batch could not be planned.
   void Add(std::optional<double> value) {
     ++count_;
     if (!value) {
@@ -28,7 +28,7 @@ class GeometricMean {
 
   bool IsWhole() const { return missing_ == 0 && count_ > 0; }
   double value() const { return std::exp(sum_ / count_); }
-  // Of the values that there are.
+  // The least value so far.
   double least() const { return least_; }
   double most() const { return most_; }
 
@@ -40,7 +40,7 @@ class GeometricMean {
   int missing_ = 0;
 };
 
-// As the cell of a table.
+// Prints the mean as a cell of a table.
 inline void PrintMean(const GeometricMean& mean, int digits = 3) {
   if (mean.IsWhole()) {
     std::printf(" %.*f |", digits, mean.value());

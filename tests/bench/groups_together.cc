@@ -13,7 +13,7 @@
 namespace batchplan::bench {
 namespace {
 
-// `leaves` in runs of at most `most` tokens each.
+// Divides `leaves` into runs of at most `most` tokens each.
 std::vector<PrefixRow> RunsOf(const PrefixTree& tree, const std::vector<uint32_t>& leaves,
                               uint64_t most) {
   std::vector<PrefixRow> runs;
@@ -43,8 +43,8 @@ void AddPieces(const PrefixTree& tree, const std::vector<uint32_t>& leaves, uint
   for (PrefixRow& run : RunsOf(tree, leaves, most)) pieces.push_back(std::move(run));
 }
 
-// Cuts the costliest piece that has several leaves where the costlier part is cheapest. False if
-// there is none.
+// Cuts the costliest piece that has several leaves, where the costlier of its parts is cheapest.
+// False if there is none.
 bool CutCostliest(const PrefixTree& tree, std::vector<PrefixRow>& pieces) {
   const auto costliest = std::ranges::max_element(pieces, {}, [](const PrefixRow& piece) {
     return piece.leaves().size() < 2 ? 0 : piece.cost();
@@ -68,7 +68,7 @@ bool CutCostliest(const PrefixTree& tree, std::vector<PrefixRow>& pieces) {
   return true;
 }
 
-// Pieces as the planner's solvers see them.
+// The pieces in the form of the planner's solvers.
 struct Items {
   std::vector<uint32_t> lengths;
   std::vector<uint64_t> loads;
@@ -76,11 +76,11 @@ struct Items {
   PackItems view() const { return {.lengths = lengths, .loads = loads}; }
 };
 
-// What a token counts in the solvers' lengths. A placeholder counts 1, so that a micro-batch has
-// room for all of them beside pieces of all its tokens.
+// The length of a token for the solvers. A placeholder has length 1, so that a micro-batch has room
+// for all placeholders besides pieces with all its tokens.
 constexpr uint32_t kScale = 4096;
 
-// Without the `common` tokens that all sequences have in common: every micro-batch lays them once.
+// Leaves out the `common` first tokens of all sequences, which every micro-batch has once.
 Items ItemsOf(const std::vector<PrefixRow>& pieces, uint32_t common) {
   Items items;
   for (const PrefixRow& piece : pieces) {
@@ -109,8 +109,8 @@ testing::RankMicrobatches GroupsTogether(const PrefixTree& tree, uint32_t budget
     fewest = PackFewest(items.view(), limits, 1, Effort::kDefault);
     slots = (fewest.bins.size() + ranks - 1) / ranks;
   } while (!may_be_empty && pieces.size() < slots * ranks && CutCostliest(tree, pieces));
-  // The solvers leave none empty: placeholders fill those that are to be, in as many slots as they
-  // may try.
+  // The solvers leave no micro-batch empty, so placeholders fill the empty ones, in as many slots
+  // as the solvers may try.
   constexpr size_t kMoreSlots = 4;
   for (size_t i = pieces.size(); may_be_empty && i < (slots + kMoreSlots) * ranks; ++i) {
     items.lengths.push_back(1);

@@ -1,4 +1,4 @@
-// Batches whose sequences begin alike, planned by whole groups.
+// Plans of batches whose sequences begin alike, by whole groups.
 
 #ifndef BATCHPLAN_TESTS_BENCH_GROUPS_TOGETHER_H_
 #define BATCHPLAN_TESTS_BENCH_GROUPS_TOGETHER_H_
@@ -11,11 +11,11 @@
 
 namespace batchplan::bench {
 
-// Every group in one micro-batch, or where the budget forces it, cut into as few runs of leaves as
-// it takes, the largest as small as possible. Then balanced by the planner's own search for items,
-// at DEFAULT. Where there are fewer pieces than micro-batches, some of these stay empty, or else
-// the costliest pieces are cut again. Every sequence fits the budget, and there are as many as
-// micro-batches.
+// Puts every group into one micro-batch. If the budget forces it, cuts a group into as few runs of
+// leaves as possible, with the largest as small as possible. Then balances them by the planner's
+// own search for items, at DEFAULT. If there are fewer pieces than micro-batches, some of these
+// stay empty, or else the costliest pieces are cut again. Every sequence must fit the budget, and
+// there must be at least as many sequences as micro-batches.
 testing::RankMicrobatches GroupsTogether(const PrefixTree& tree, uint32_t budget, uint32_t ranks,
                                          Synchronization synchronization, bool may_be_empty);
 

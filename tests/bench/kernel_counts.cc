@@ -1,6 +1,6 @@
-// What the CUDA kernels ask of a device, without one: instructions that warps issue and 32-byte
-// sectors of memory they touch, by the interpreter of their PTX (tests/kernels/ptx). The same on
-// every machine.
+// What the CUDA kernels ask of a device, counted without one: the instructions that warps issue and
+// the 32-byte sectors of memory that they touch. The interpreter of their PTX (tests/kernels/ptx)
+// counts them, so that they are equal on every machine.
 //
 //   build/release/bench/kernel_counts                      a table, as in kernel_counts.md
 //   build/release/bench/kernel_counts --lines SHAPE        of one shape, by line of CUDA and PTX
@@ -44,7 +44,7 @@ void CountLaunches(const Shape& shape, const Take& take) {
   options.on_counts = nullptr;
 }
 
-// A row of the table, as it is compared: whole numbers.
+// A row of the table in whole numbers, for comparison.
 struct Row {
   int64_t warp_instructions = 0;
   int64_t load_sectors = 0;
@@ -108,7 +108,7 @@ void PrintTable() {
   }
 }
 
-// Of the first shape whose name begins so.
+// Prints the lines of the first shape whose name begins with `name`.
 int PrintLines(std::string_view name) {
   for (const Shape& shape : TrainingShapes()) {
     if (!shape.name.starts_with(name)) continue;
@@ -134,7 +134,7 @@ int PrintLines(std::string_view name) {
   return 2;
 }
 
-// Of the table in a file, by shape.
+// The rows of the table in a file, by shape.
 std::map<std::string, Row> ReadTable(const std::string& path) {
   std::map<std::string, Row> rows;
   std::ifstream file(path);

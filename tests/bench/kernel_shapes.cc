@@ -39,7 +39,7 @@ T* OnDevice(const std::vector<T>& values) {
   return reinterpret_cast<T*>(memory);
 }
 
-// Sequences of 16 to 16,384 tokens, as many short as long ones, in an order other than that of
+// Sequences of 16 to 16,384 tokens, short ones as frequent as long ones, in another order than
 // their rows.
 class MicroBatch {
  public:
@@ -54,7 +54,7 @@ class MicroBatch {
     LayOut(multiple, context_parallel, rank, width, {});
   }
 
-  // Stars of 16 answers, of which each has a half in common with the others of its star.
+  // Stars of 16 answers; half of each answer is shared within its star.
   explicit MicroBatch(uint32_t stars) {
     const uint32_t length = kTokens / (16 * stars);
     uint32_t width = 0;
@@ -159,7 +159,7 @@ class MicroBatch {
   batchplan_status* error_word_ = nullptr;
 };
 
-// Hidden states in bfloat16, one row after the other. Rows of an odd size begin at any address.
+// Hidden states in bfloat16, row by row. Rows of an odd size begin at any address.
 Shape WideRows(const std::string& name, uint64_t hidden) {
   const auto batch = std::make_shared<MicroBatch>(1, 0);
   batchplan_field field{};
@@ -171,7 +171,7 @@ Shape WideRows(const std::string& name, uint64_t hidden) {
           [batch, field] { batch->Pack({field}, /*ragged=*/true); }};
 }
 
-// Ids, labels, a mask, log-probabilities, advantages, and positions where they are packed.
+// Ids, labels, a mask, log-probabilities and advantages; positions too if they are packed.
 Shape NarrowFields(const std::string& name, uint32_t context_parallel, bool unpacks) {
   const auto batch = std::make_shared<MicroBatch>(
       context_parallel, unpacks && context_parallel > 1 ? BATCHPLAN_ALL_RANKS : 0);
@@ -213,7 +213,7 @@ Shape SumPerSequence(const std::string& name) {
           [batch, reduction] { batch->Reduce(reduction); }};
 }
 
-// Eight stars of 16 sequences, of one field.
+// Eight stars of 16 sequences, with one field.
 Shape UnpackedStars(const std::string& name, uint32_t element_size, uint64_t elements) {
   const auto batch = std::make_shared<MicroBatch>(8);
   batchplan_field field{};

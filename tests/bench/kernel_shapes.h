@@ -12,16 +12,16 @@ namespace batchplan::kernels {
 
 struct Shape {
   std::string name;
-  // Of the micro-batch.
+  // The tokens of the micro-batch.
   uint64_t tokens = 0;
-  // What the call has to read and to write, in bytes.
+  // The bytes that the call must read and write.
   uint64_t bytes_read = 0;
   uint64_t bytes_written = 0;
   // Makes the call, on the CUDA backend, and waits for it. Aborts on errors.
   std::function<void()> call;
 };
 
-// Of 131,072 tokens each. Takes device memory that is not freed.
+// Shapes of 131,072 tokens each. Their device memory is never freed.
 std::vector<Shape> TrainingShapes();
 
 }  // namespace batchplan::kernels

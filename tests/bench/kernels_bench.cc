@@ -1,6 +1,6 @@
-// The kernels on the host, beside a memcpy of the same bytes. Both are timed in turn, so that what
-// else runs on the machine slows both: `of_memcpy` is the median time over memcpy's, and
-// bytes_per_second counts what is written.
+// The kernels on the host beside a memcpy of as many bytes. Both are timed in turn, so that other
+// load slows both. `of_memcpy` is the median time over memcpy's; bytes_per_second counts written
+// bytes.
 //
 //   build/release/bench/kernels_bench --benchmark_counters_tabular=true
 
@@ -23,9 +23,9 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// Enough for every sharding below.
+// A multiple for every sharding below.
 constexpr uint32_t kLengthMultiple = 16;
-// Rows of hidden states: 64 MiB of 8 KiB tokens, more than caches hold.
+// Rows of hidden states: 64 MiB in tokens of 8 KiB, more than caches hold.
 constexpr uint64_t kRowTokens = 8192;
 constexpr uint64_t kFieldTokens = 131072;
 
@@ -67,7 +67,7 @@ void BesideMemcpy(benchmark::State& state, uint64_t bytes, const Call& call) {
   if (!ours.empty()) state.counters["of_memcpy"] = Median(ours) / Median(memcpys);
 }
 
-// Answers to school mathematics, as many as have `tokens` tokens together, and their row.
+// Answers to school mathematics with `tokens` tokens in all, and their row.
 class MicroBatch {
  public:
   MicroBatch(uint64_t tokens, uint32_t context_parallel) : context_parallel_(context_parallel) {
@@ -145,7 +145,7 @@ batchplan_field FieldOf(uint32_t element_size, uint64_t elements_per_token, cons
           .pad_value = {}};
 }
 
-// Ragged hidden states of range(0) bf16 each, over range(1) context parallel ranks.
+// Ragged hidden states of range(0) bf16 each, on range(1) context-parallel ranks.
 void PackRows(benchmark::State& state) {
   const MicroBatch batch(kRowTokens, static_cast<uint32_t>(state.range(1)));
   const auto hidden = static_cast<uint64_t>(state.range(0));
@@ -172,7 +172,7 @@ void UnpackRows(benchmark::State& state) {
   });
 }
 
-// Sixteen answers to one prompt, half of each shared, with as many tokens as
+// Sixteen answers to one prompt, which is half of each, with as many tokens as
 // MicroBatch(kRowTokens); and their row.
 class Star {
  public:
@@ -257,7 +257,7 @@ void UnpackStar(benchmark::State& state) {
   });
 }
 
-// Of elements of range(1) bits; the bytes are those read.
+// Elements have range(1) bits; the bytes are those read.
 void UnpackStarGradient(benchmark::State& state) {
   const Star star;
   const auto hidden = static_cast<uint64_t>(state.range(0));
@@ -278,7 +278,7 @@ void UnpackStarGradient(benchmark::State& state) {
   });
 }
 
-// What a step of a policy gradient reads: tokens, labels, mask, log-probabilities, advantages and
+// The fields of a policy gradient step: tokens, labels, mask, log-probabilities, advantages and
 // position ids.
 constexpr std::array<uint32_t, 6> kFieldSizes = {8, 8, 1, 4, 4, 4};
 constexpr size_t kLabels = 1;
@@ -286,7 +286,7 @@ constexpr size_t kPositionIds = 5;
 
 class SixFields {
  public:
-  // `source_tokens` and `destination_tokens` of each; padded sides are `width` wide.
+  // Each field has `source_tokens` and `destination_tokens`; padded sides are `width` wide.
   SixFields(uint64_t source_tokens, uint64_t destination_tokens, uint32_t width) {
     for (size_t i = 0; i < kFieldSizes.size(); ++i) {
       const uint32_t size = kFieldSizes[i];
@@ -310,7 +310,7 @@ class SixFields {
   std::array<batchplan_field, kFieldSizes.size()> fields_;
 };
 
-// From padded tensors, over range(0) context parallel ranks.
+// Packs padded tensors for range(0) context-parallel ranks.
 void PackFields(benchmark::State& state) {
   const MicroBatch batch(kFieldTokens, static_cast<uint32_t>(state.range(0)));
   SixFields fields(uint64_t{batch.Count()} * batch.Longest(), batch.RowWidth(), batch.Longest());
@@ -324,7 +324,7 @@ void PackFields(benchmark::State& state) {
   });
 }
 
-// To padded tensors, of which most is padding.
+// Unpacks to padded tensors, which are mostly padding.
 void UnpackFields(benchmark::State& state) {
   const MicroBatch batch(kFieldTokens, static_cast<uint32_t>(state.range(0)));
   const uint64_t unpacked_tokens = uint64_t{batch.Count()} * batch.Longest();
@@ -363,7 +363,7 @@ void Reduce(benchmark::State& state) {
   });
 }
 
-// All offsets of range(0) sequences.
+// Computes all offsets of range(0) sequences.
 void Layout(benchmark::State& state) {
   const std::vector<uint32_t> lengths =
       testing::MathsLengths(static_cast<size_t>(state.range(0)), 1);
@@ -394,7 +394,7 @@ void Layout(benchmark::State& state) {
                                                          benchmark::Counter::kInvert);
 }
 
-// Tokens that divide by 16 bytes, and tokens that do not.
+// Tokens whose size is a multiple of 16 bytes, and others.
 void RowSizes(benchmark::internal::Benchmark* bench) {
   bench->ArgNames({"bf16", "cp"})->ArgsProduct({{4096, 4095}, {1, 8}});
   bench->UseManualTime()->Unit(benchmark::kMillisecond);

@@ -1,4 +1,4 @@
-// Lengths of one kind, and the ranks and the token budget that they are planned for.
+// Lengths of one kind, with the ranks and the token budget to plan them for.
 
 #ifndef BATCHPLAN_TESTS_BENCH_LENGTH_FAMILY_H_
 #define BATCHPLAN_TESTS_BENCH_LENGTH_FAMILY_H_
@@ -13,7 +13,7 @@ namespace batchplan::bench {
 
 struct Family {
   absl::string_view name;
-  // So many, from a seed.
+  // Makes the lengths: how many, and from which seed.
   std::vector<uint32_t> (*lengths)(size_t, uint64_t);
   size_t sequences;
   uint32_t budget;

@@ -11,7 +11,7 @@ using testing::RandomStream;
 
 constexpr uint32_t kPatchesAToken = 4;
 
-// Sequences, one after the other.
+// A batch to which sequences are appended.
 class Batch {
  public:
   Batch(uint32_t budget, const Transformer& model, uint64_t seed)
@@ -20,8 +20,8 @@ class Batch {
   size_t size() const { return made_.lengths.size(); }
   RandomStream& random() { return random_; }
 
-  // A sequence of so many tokens of text and these items. Items that the budget does not hold are
-  // left out, as loaders do.
+  // Appends a sequence with `text` tokens of text and these items. Items above the budget are left
+  // out, as by data loaders.
   void Append(Kind kind, uint32_t text, const std::vector<uint32_t>& items) {
     const auto sequence = static_cast<uint32_t>(size());
     uint32_t length = text;
@@ -119,7 +119,7 @@ LoadBatch Documents(size_t sequences, uint32_t budget, const Transformer& model,
     if (random.Chance(15)) {
       batch.Append(kTextKind, random.Lognormal(1500, 1.0, 16, budget / 2), {});
     } else {
-      // So have all pages of a document.
+      // All pages of a document have one size.
       const uint32_t page = Image(random, 4000, 0.4, 1024, 8192);
       const std::vector<uint32_t> pages(random.Lognormal(4, 0.8, 1, 24), page);
       batch.Append(kImageKind, random.Lognormal(300, 0.8, 16, 4096), pages);

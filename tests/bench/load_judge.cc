@@ -31,8 +31,8 @@ void CheckShape(const LoadBatch& batch, const testing::RankMicrobatches& plan, u
   }
 }
 
-// The costliest item that is left, of equal ones the first of the batch, goes to the rank that has
-// least, of equal ones the first. Returns what the rank with most then has.
+// Deals the items: the costliest first, to the rank with the least so far; of equals, the first in
+// either case. Returns the largest sum of a rank.
 double Deal(const LoadBatch& batch, std::vector<uint32_t> items, size_t ranks,
             std::vector<uint32_t>& item_ranks) {
   const std::vector<double>& costs = batch.encoder_costs;

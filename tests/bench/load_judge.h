@@ -1,5 +1,5 @@
-// The step time of a plan of sequences with an encoder's items, from the batch and the plan's
-// micro-batches: nothing of it is the planner's or the checker's.
+// The step time of a plan of sequences with an encoder's items, computed from the batch and the
+// plan's micro-batches without any code of the planner or the checker.
 
 #ifndef BATCHPLAN_TESTS_BENCH_LOAD_JUDGE_H_
 #define BATCHPLAN_TESTS_BENCH_LOAD_JUDGE_H_
@@ -12,28 +12,29 @@
 
 namespace batchplan::bench {
 
-// In tokens of the language model.
+// Times in tokens of the language model.
 struct LoadTimes {
-  // The sum over slots of the slowest encoder and the slowest language model, each of any rank.
+  // The sum over slots: the slowest encoder of any rank plus the slowest language model of any
+  // rank.
   double lockstep = 0;
-  // The same if a slot's items are dealt to its ranks.
+  // In lockstep, if a slot's items are dealt to its ranks.
   double dealt_lockstep = 0;
-  // The rank that takes longest for all that it has.
+  // The total time of the slowest rank.
   double accumulated = 0;
-  // The same where each slot waits for its dealt items.
+  // Accumulated, if each slot waits for its dealt items.
   double dealt_accumulated = 0;
-  // Where the deal puts each item.
+  // The rank to which each item is dealt.
   std::vector<uint32_t> item_ranks;
-  // Of each micro-batch, rank by rank.
+  // The patches of each micro-batch, rank by rank.
   std::vector<double> patches;
-  // Whether in each slot all ranks have something else than text, or none has; and whether all
-  // sequences of each slot are of one kind.
+  // Whether in each slot either all ranks have more than text or none has; and whether each slot
+  // has sequences of a single kind.
   bool kinds_together = true;
   bool kinds_alike = true;
 };
 
-// Ends the program if the plan does not have every sequence exactly once, if ranks differ in their
-// micro-batches or if one of these is over the budget.
+// Ends the program if the plan does not have every sequence exactly once, if ranks have different
+// numbers of micro-batches, or if a micro-batch is over the budget.
 LoadTimes JudgeLoads(const LoadBatch& batch, const Transformer& model,
                      const testing::RankMicrobatches& plan, uint32_t budget);
 

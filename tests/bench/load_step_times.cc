@@ -26,13 +26,13 @@
 namespace batchplan::bench {
 namespace {
 
-// Of the mean patches of a micro-batch.
+// The limit on patches, over the mean patches of a micro-batch.
 constexpr double kLimit = 1.25;
 
-// The least of several processor times is taken.
+// Processor time is the least of several runs.
 constexpr int kTimings = 3;
 
-// Step times over others.
+// Ratios of step times.
 struct Ratios {
   GeometricMean mean;
   int count = 0;
@@ -43,12 +43,12 @@ struct Ratios {
     if (count == 0 || ratio > mean.most()) worst = std::string(batch);
     mean.Add(ratio);
     ++count;
-    // More than rounding.
+    // Counted only if below by more than rounding.
     below_one += ratio < 1 - 1e-9;
   }
 };
 
-struct Figures {
+struct LoadFigures {
   Ratios blind;
   Ratios blind_over_bound;
   Ratios over_bound;
@@ -72,7 +72,7 @@ struct Figures {
   int batches = 0;
 };
 
-// A batch, and what it is planned for.
+// A batch and what it is planned for.
 struct Case {
   const LoadFamily& family;
   LoadBatch batch;
@@ -82,11 +82,11 @@ struct Case {
   std::string name;
 };
 
-// What a plan takes into account beside tokens.
+// What a plan takes into account besides tokens.
 struct Sight {
   bool encoder = false;
   bool dealt = false;
-  // Patches of a micro-batch; 0: any.
+  // The limit on the patches of a micro-batch; 0: none.
   double limit = 0;
   KindsPerSlot kinds = KindsPerSlot::kAny;
 };
@@ -126,8 +126,8 @@ PlanOptions OptionsOf(const Case& tested, const Sight& sight) {
   return options;
 }
 
-// Whether the judge and the planner say the same of a plan that sees the encoder, and whether it
-// does what it was asked for.
+// Checks that the judge and the planner agree on a plan that sees the encoder, and that the plan is
+// as asked.
 void Check(const Case& tested, const Sight& sight, const PassPlan& pass, const Planned& planned) {
   const LoadTimes& times = planned.times;
   const double predicted = pass.metrics.predicted_step_time;
@@ -179,7 +179,8 @@ Planned PlannedBy(const Case& tested, const Sight& sight, int timings = 1) {
   return planned;
 }
 
-// Whether each rank can have a sequence of each kind, or of any but text.
+// Whether there are enough sequences for each rank to have one of each kind, or one of any kind but
+// text.
 bool HasEnoughOf(const Case& tested, KindsPerSlot rule) {
   const auto count = [&](uint32_t kind) {
     return static_cast<uint64_t>(std::ranges::count(tested.batch.kinds, kind));
@@ -202,8 +203,8 @@ double EncoderPart(const Case& tested) {
   return encoder / (encoder + text);
 }
 
-// Adds a batch to each of `figures`.
-void Add(const Case& tested, std::initializer_list<Figures*> figures) {
+// Adds the results for a batch to each of `figures`.
+void Add(const Case& tested, std::initializer_list<LoadFigures*> figures) {
   const Planned blind = PlannedBy(tested, {}, kTimings);
   const Planned ours = PlannedBy(tested, {.encoder = true}, kTimings);
   const Planned dealt = PlannedBy(tested, {.dealt = true}, kTimings);
@@ -221,7 +222,7 @@ void Add(const Case& tested, std::initializer_list<Figures*> figures) {
   const auto over = static_cast<double>(
       std::ranges::count_if(blind.times.patches, [&](double n) { return n > limit; }));
   const auto blind_microbatches = static_cast<double>(blind.times.patches.size());
-  for (Figures* of : figures) {
+  for (LoadFigures* of : figures) {
     of->blind.Add(blind.step_time / ours.step_time, tested.name);
     of->blind_over_bound.Add(blind.step_time / ours.bound, tested.name);
     of->over_bound.Add(ours.step_time / ours.bound, tested.name);
@@ -269,7 +270,7 @@ void PrintCell(const Ratios& ratios, int digits = 3) {
   }
 }
 
-void PrintRow(const LoadFamily& family, uint32_t ranks, const Figures& figures) {
+void PrintRow(const LoadFamily& family, uint32_t ranks, const LoadFigures& figures) {
   const double batches = figures.batches;
   std::printf("| %s | %zu, %u | %u | %.0f %% | %.1f |", family.name.data(), family.sequences,
               family.budget, ranks, 100 * figures.encoder / batches, figures.slots / batches);
@@ -303,7 +304,7 @@ void PrintMeansTitle(absl::string_view title) {
       std::string(title).c_str());
 }
 
-void PrintMeans(const Figures& figures) {
+void PrintMeans(const LoadFigures& figures) {
   PrintMeansTitle("all");
   PrintRatios("blind / ours", figures.blind);
   PrintRatios("blind / bound", figures.blind_over_bound);
@@ -334,14 +335,14 @@ bool PrintLoadStepTimes(const LoadRuns& runs) {
   bool any = false;
   for (const Synchronization synchronization :
        {Synchronization::kLockstep, Synchronization::kAccumulated}) {
-    Figures all;
+    LoadFigures all;
     for (LoadFamily family : LoadFamilies()) {
       if (!absl::StartsWith(family.name, runs.family)) continue;
       if (runs.sequences > 0) family.sequences = runs.sequences;
       if (all.batches == 0) PrintTitle(synchronization);
       any = true;
       for (const uint32_t ranks : runs.ranks) {
-        Figures row;
+        LoadFigures row;
         for (uint64_t seed = 1; seed <= runs.seeds; ++seed) {
           const Case tested = {
               .family = family,

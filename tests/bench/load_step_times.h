@@ -1,5 +1,5 @@
-// Step times of batches with images, whose encoder is a load beside tokens: seen, not seen, dealt
-// to ranks, limited, and with slots of one kind.
+// Step times of batches with images, whose encoder is a load besides tokens: ignored, planned for,
+// dealt to ranks, limited, and with slots of one kind.
 
 #ifndef BATCHPLAN_TESTS_BENCH_LOAD_STEP_TIMES_H_
 #define BATCHPLAN_TESTS_BENCH_LOAD_STEP_TIMES_H_
@@ -15,16 +15,16 @@
 
 namespace batchplan::bench {
 
-// What is planned.
+// What to plan.
 struct LoadRuns {
-  // Batches of text alone.
+  // Families of text alone.
   std::span<const Family> text;
   std::vector<uint32_t> ranks = {8, 16, 32, 64};
   uint64_t seeds = 3;
   Effort effort = Effort::kDefault;
-  // In each batch; 0: what the family has.
+  // Sequences in each batch; 0: the family's number.
   size_t sequences = 0;
-  // One of LoadFamilies or of `text`, or the beginning of some; empty: all.
+  // The name of a family of LoadFamilies or `text`, or the beginning of names; empty: all.
   std::string family = {};
 };
 

@@ -17,21 +17,21 @@
 namespace batchplan::bench {
 namespace {
 
-// The default cost model in units of 1/24576 of a token, in which it is whole-numbered.
+// A token in the units of the default cost model, in which costs are whole numbers.
 constexpr uint64_t kToken = 24576;
 constexpr uint64_t kTokensOfMicrobatch = 1024;
 
-// Of a token's own cost: over InfiniBand, with few heads of keys and values; with all of them.
-constexpr double kExchanges[] = {0.065, 0.26};
+// Relative to a token's own cost: InfiniBand with few heads of keys and values; with all heads.
+constexpr double kNetworkExchanges[] = {0.065, 0.26};
 
-// A batch as the solvers see it.
-struct Items {
+// A batch in the form of the solvers.
+struct SolverItems {
   std::vector<uint32_t> lengths;
   std::vector<uint64_t> costs;
 };
 
-Items ItemsOf(const Family& family, uint64_t seed) {
-  Items items{.lengths = family.lengths(family.sequences, seed), .costs = {}};
+SolverItems ItemsOf(const Family& family, uint64_t seed) {
+  SolverItems items{.lengths = family.lengths(family.sequences, seed), .costs = {}};
   for (const uint64_t length : items.lengths) {
     items.costs.push_back(kToken * length + length * length);
   }
@@ -47,7 +47,7 @@ PlanOptions RankOptions(const Family& family) {
   return options;
 }
 
-double BoundOf(const Family& family, const Items& batch) {
+double BoundOf(const Family& family, const SolverItems& batch) {
   const PackItems items = {.lengths = batch.lengths, .loads = batch.costs};
   const BinLimits limits = {.capacity = family.budget};
   const uint64_t slots = (LowerBoundBins(items, limits) + family.ranks - 1) / family.ranks;
@@ -56,7 +56,7 @@ double BoundOf(const Family& family, const Items& batch) {
 }
 
 // Sums over batches.
-struct Figures {
+struct SolverFigures {
   double over_bound = 0;
   double milliseconds = 0;
   double slots = 0;
@@ -66,7 +66,8 @@ double MillisecondsSince(std::clock_t start) {
   return 1000.0 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
 }
 
-void AddRanks(const Family& family, const Items& batch, double bound, Figures& figures) {
+void AddRanks(const Family& family, const SolverItems& batch, double bound,
+              SolverFigures& figures) {
   const PlanOptions options = RankOptions(family);
   const std::clock_t start = std::clock();
   const Plan plan = MakePlan({.lengths = batch.lengths}, options).value();
@@ -75,7 +76,8 @@ void AddRanks(const Family& family, const Items& batch, double bound, Figures& f
   figures.slots += plan.passes[0].microbatches_per_rank[0];
 }
 
-void AddGroups(const Family& family, const Items& batch, double bound, Figures& figures) {
+void AddGroups(const Family& family, const SolverItems& batch, double bound,
+               SolverFigures& figures) {
   const ContextProblem problem = {.pool = family.ranks,
                                   .sizes = {{.ranks = 1,
                                              .capacity = family.budget,
@@ -100,10 +102,10 @@ void PrintSolvers(std::span<const Family> families, uint64_t seeds) {
       "| batches | ranks | ranks: time / bound | ms | slots | groups of one: time / bound | ms | "
       "slots |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n");
   for (const Family& family : families) {
-    Figures ranks;
-    Figures groups;
+    SolverFigures ranks;
+    SolverFigures groups;
     for (uint64_t seed = 1; seed <= seeds; ++seed) {
-      const Items batch = ItemsOf(family, seed);
+      const SolverItems batch = ItemsOf(family, seed);
       const double bound = BoundOf(family, batch);
       AddRanks(family, batch, bound, ranks);
       AddGroups(family, batch, bound, groups);
@@ -111,7 +113,7 @@ void PrintSolvers(std::span<const Family> families, uint64_t seeds) {
     std::printf("| %.*s, %zu | %u |", static_cast<int>(family.name.size()), family.name.data(),
                 family.sequences, family.ranks);
     const auto count = static_cast<double>(seeds);
-    for (const Figures& figures : {ranks, groups}) {
+    for (const SolverFigures& figures : {ranks, groups}) {
       std::printf(" %.4f | %.1f | %.1f |", figures.over_bound / count, figures.milliseconds / count,
                   figures.slots / count);
     }
@@ -125,7 +127,7 @@ void PrintPools(std::span<const Family> families, uint64_t seeds) {
       "\n| batches | exchange | ranks | groups may differ | longest 10 %% too long for a rank | "
       "worst |\n| --- | --- | --- | --- | --- | --- |\n");
   for (const Family& family : families) {
-    for (const double exchange : kExchanges) {
+    for (const double exchange : kNetworkExchanges) {
       PlanOptions options = RankOptions(family);
       options.cost_model.exchange = {{.up_to_size = 0, .per_token = exchange}};
       PlanOptions dynamic = options;

@@ -1,4 +1,4 @@
-// How groups that may differ in size do where they need not: beside ranks.
+// Compares groups that may differ in size with ranks, on batches that do not need them.
 
 #ifndef BATCHPLAN_TESTS_BENCH_ONE_SIZE_STEP_TIMES_H_
 #define BATCHPLAN_TESTS_BENCH_ONE_SIZE_STEP_TIMES_H_
@@ -11,19 +11,18 @@
 
 namespace batchplan::bench {
 
-// Prints two Markdown tables with a row for each family, means over the seeds, of plans in lockstep
-// at DEFAULT whose micro-batches cost 1,024 tokens by themselves.
+// Prints two Markdown tables with a row for each family. They have means over the seeds of plans in
+// lockstep at DEFAULT, where a micro-batch costs 1,024 tokens by itself.
 //
-// The first gives one problem to both solvers, ranks that each run micro-batches of their own: of
-// `balanced` ranks, and of the solver of context groups with groups of one rank alone, the step
-// time over LockstepBound with the fixed cost of the fewest micro-batches, processor time and
-// slots.
+// The first table gives both solvers one problem, ranks with micro-batches of their own: `balanced`
+// has ranks, and the solver of context groups has groups of one rank only. It shows the step time
+// over LockstepBound plus the fixed cost of the fewest micro-batches, processor time and slots.
 //
-// The second plans on a pool of as many ranks: the step time over its lower_bound_step_time of
-// ranks; of groups that may differ, where every sequence fits a rank; and of these where the
-// longest is 10 % too long for one, for each cost of an exchange.
+// The second table plans on a pool of as many ranks, and shows step times over
+// lower_bound_step_time: of ranks; of groups that may differ when every sequence fits a rank; and
+// of such groups when the longest is 10 % too long for one rank, for each cost of an exchange.
 //
-// `family_name` is one of them; empty: all. Returns whether there is such a family.
+// `family_name` selects a family; empty: all. Returns whether there is such a family.
 bool PrintOneSizeStepTimes(std::span<const Family> families, uint64_t seeds,
                            const std::string& family_name);
 

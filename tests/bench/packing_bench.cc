@@ -1,7 +1,7 @@
-// Packers over lengths as training batches have them, each beside std::sort of the same lengths as
-// a yardstick that does not depend on the machine: `of_sort` is a packer's time over that of the
-// sort, measured by turns. As in a server, a packer finds other lengths each time, caches that
-// something else has used since, and the memory that earlier plans have left (KeepFreedMemory).
+// Packers over lengths like those of training batches. std::sort of the lengths is the yardstick,
+// which makes `of_sort`, a packer's time over the sort's, independent of the machine; both are
+// timed in turn. As in a server, every run has other lengths, caches that something else has used
+// since, and memory left by earlier plans (KeepFreedMemory).
 //
 //   build/release/bench/packing_bench --benchmark_counters_tabular=true
 
@@ -57,7 +57,7 @@ constexpr NamedPacker kPackers[] = {
     {"karmarkar_karp", Packer::kKarmarkarKarp},
 };
 
-// The processor time that the calling thread takes.
+// The processor time of `work` on the calling thread.
 double Seconds(const std::function<void()>& work) {
   const auto now = [] {
     timespec time;

@@ -25,7 +25,7 @@ namespace {
 
 using testing::RankMicrobatches;
 
-constexpr Family kFamilies[] = {
+constexpr Family kPipelineFamilies[] = {
     {"maths", testing::MathsLengths, 1024, 16384, 8},
     {"maths_4k", testing::MathsLengths, 4096, 16384, 32},
     {"long_cot", testing::LongCotLengths, 1024, 65536, 8},
@@ -39,15 +39,15 @@ constexpr double kPerMicrobatch = 1000;
 
 double CostOf(uint32_t length) { return length + static_cast<double>(length) * length / 24576; }
 
-struct Machine {
+struct PipelineMachine {
   Synchronization synchronization = Synchronization::kAccumulated;
   Topology topology;
   Pipeline pipeline;
 };
 
-Machine MachineOf(Synchronization synchronization, uint32_t ranks, uint32_t stages,
-                  uint32_t virtual_stages) {
-  Machine machine{.synchronization = synchronization, .topology = {}, .pipeline = {}};
+PipelineMachine MachineOf(Synchronization synchronization, uint32_t ranks, uint32_t stages,
+                          uint32_t virtual_stages) {
+  PipelineMachine machine{.synchronization = synchronization, .topology = {}, .pipeline = {}};
   machine.topology.data_parallel = ranks;
   machine.topology.pipeline_parallel = stages;
   machine.topology.virtual_pipeline = virtual_stages;
@@ -55,7 +55,7 @@ Machine MachineOf(Synchronization synchronization, uint32_t ranks, uint32_t stag
   return machine;
 }
 
-double StepTimeOf(const Machine& machine, std::span<const uint32_t> lengths,
+double StepTimeOf(const PipelineMachine& machine, std::span<const uint32_t> lengths,
                   const RankMicrobatches& plan) {
   std::vector<double> costs;
   for (const auto& rank : plan) {
@@ -68,12 +68,12 @@ double StepTimeOf(const Machine& machine, std::span<const uint32_t> lengths,
   return PipelineTimeOf(machine.pipeline, machine.synchronization, costs, plan.size()).makespan;
 }
 
-// The step time of a plan; nothing if the method can't plan for the machine.
-using Method = std::function<std::optional<double>(const Family&, const Machine&,
+// The step time of a method's plan; none if it can't plan for the machine.
+using Method = std::function<std::optional<double>(const Family&, const PipelineMachine&,
                                                    std::span<const uint32_t> lengths)>;
 
 Method PresetMethod(absl::string_view preset, Effort effort) {
-  return [=](const Family& family, const Machine& machine,
+  return [=](const Family& family, const PipelineMachine& machine,
              std::span<const uint32_t> lengths) -> std::optional<double> {
     PlanOptions options;
     options.topology = machine.topology;
@@ -89,20 +89,20 @@ Method PresetMethod(absl::string_view preset, Effort effort) {
   };
 }
 
-// None of the systems makes the numbers of micro-batches that virtual stages need.
+// None of the systems makes the counts of micro-batches that virtual stages need.
 Method SystemMethod(RankMicrobatches (*plan)(std::span<const uint32_t>, uint32_t, uint32_t)) {
-  return [plan](const Family& family, const Machine& machine,
+  return [plan](const Family& family, const PipelineMachine& machine,
                 std::span<const uint32_t> lengths) -> std::optional<double> {
     if (machine.topology.virtual_pipeline > 1) return std::nullopt;
     return StepTimeOf(machine, lengths, plan(lengths, family.budget, family.ranks));
   };
 }
 
-// What a few lines find: ranks and micro-batches by the makespan of a flow line, the sum of a
-// rank's micro-batches and, for each further stage, its costliest.
+// A heuristic of a few lines. It chooses ranks and micro-batches by the makespan of a flow line:
+// the sum of a rank's micro-batches, plus its costliest one for each further stage.
 class FlowLine {
  public:
-  FlowLine(const Family& family, const Machine& machine, std::span<const uint32_t> lengths)
+  FlowLine(const Family& family, const PipelineMachine& machine, std::span<const uint32_t> lengths)
       : family_(family), machine_(machine), lengths_(lengths), descending_(lengths.size()) {
     std::iota(descending_.begin(), descending_.end(), 0u);
     std::stable_sort(descending_.begin(), descending_.end(),
@@ -127,7 +127,8 @@ class FlowLine {
   }
 
  private:
-  // The ranks' items where none takes longer, in descending order; nothing if they do not fit.
+  // Gives the ranks items, in descending order, so that none exceeds `most`; none if they do not
+  // fit.
   std::optional<std::vector<std::vector<uint32_t>>> RanksWithin(double most, uint32_t slots) const {
     const double stages = machine_.topology.pipeline_parallel - 1;
     std::vector<std::vector<uint32_t>> ranks(family_.ranks);
@@ -174,7 +175,7 @@ class FlowLine {
     return StepTimeOf(machine_, lengths_, plan);
   }
 
-  // Longest first, each into the cheapest bin that holds it.
+  // Puts the longest item first into the cheapest bin that holds it.
   std::optional<std::vector<std::vector<uint32_t>>> Bins(std::span<const uint32_t> items,
                                                          uint32_t slots) const {
     std::vector<std::vector<uint32_t>> bins(slots);
@@ -194,7 +195,7 @@ class FlowLine {
     return bins;
   }
 
-  // By random swaps; returns the rank's makespan.
+  // Improves the order by random swaps; returns the rank's makespan.
   double PutInOrder(std::vector<std::vector<uint32_t>>& bins) const {
     constexpr int kSwaps = 150;
     PipelineSimulator simulator(machine_.pipeline, static_cast<uint32_t>(bins.size()));
@@ -220,12 +221,12 @@ class FlowLine {
   }
 
   const Family& family_;
-  const Machine& machine_;
+  const PipelineMachine& machine_;
   const std::span<const uint32_t> lengths_;
   std::vector<uint32_t> descending_;
 };
 
-std::optional<double> FlowLineTime(const Family& family, const Machine& machine,
+std::optional<double> FlowLineTime(const Family& family, const PipelineMachine& machine,
                                    std::span<const uint32_t> lengths) {
   return FlowLine(family, machine, lengths).Run();
 }
@@ -237,7 +238,7 @@ bool PrintPipelineStepTimes(const std::vector<uint32_t>& stages,
                             const std::string& family_name) {
   std::vector<std::pair<std::string, Method>> presets;
   for (const absl::string_view preset : kPresetNames) {
-    // One needs a pool of ranks.
+    // megatron_dynamic_cp needs a pool of ranks.
     if (preset == "balanced" || preset == "megatron_dynamic_cp") continue;
     if (PresetPass(preset, {})->layout != Layout::kPacked) continue;
     presets.emplace_back(preset, PresetMethod(preset, Effort::kDefault));
@@ -260,10 +261,10 @@ bool PrintPipelineStepTimes(const std::vector<uint32_t>& stages,
         std::printf(" thorough | fast | ms |\n| --- | --- | --- |");
         for (size_t i = 0; i < presets.size() + std::size(others); ++i) std::printf(" --- |");
         std::printf(" --- | --- | --- |\n");
-        for (const Family& family : kFamilies) {
+        for (const Family& family : kPipelineFamilies) {
           if (!family_name.empty() && family.name != family_name) continue;
           any = true;
-          const Machine machine = MachineOf(synchronization, family.ranks, pp, vpp);
+          const PipelineMachine machine = MachineOf(synchronization, family.ranks, pp, vpp);
           GeometricMean over_bound;
           GeometricMean best_preset;
           std::vector<GeometricMean> of_preset(presets.size());

@@ -1,5 +1,5 @@
-// Predicted step times on pipelines, of ours, of the presets, of two systems' code and of a simple
-// heuristic.
+// Predicted step times on pipelines: of `balanced`, the presets, the code of two systems, and a
+// simple heuristic.
 
 #ifndef BATCHPLAN_TESTS_BENCH_PIPELINE_STEP_TIMES_H_
 #define BATCHPLAN_TESTS_BENCH_PIPELINE_STEP_TIMES_H_
@@ -10,10 +10,10 @@
 
 namespace batchplan::bench {
 
-// Prints a Markdown table for each synchronization, number of stages and of virtual stages: for
-// each family of lengths the step time of every method over that of `balanced`, as geometric means
-// over the seeds, and what planning takes. `family_name` is one of them; empty: all. Returns
-// whether there is such a family.
+// Prints a Markdown table for each synchronization, number of stages and number of virtual stages.
+// For each family of lengths it shows the step time of every method over that of `balanced`, as
+// geometric means over the seeds, and the planning time. `family_name` selects a family; empty:
+// all. Returns whether there is such a family.
 bool PrintPipelineStepTimes(const std::vector<uint32_t>& stages,
                             const std::vector<uint32_t>& virtual_stages, uint64_t seeds,
                             const std::string& family_name);

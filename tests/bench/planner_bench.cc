@@ -37,7 +37,7 @@ void OptimalSplits(benchmark::State& state) {
   const PaddedItems items{.widths = widths};
   const PaddedLimits limits{.tokens = kBudget};
   const size_t fewest = SortedScan(items, limits).size() - 1;
-  // Room to choose, as when another rank has more micro-batches.
+  // With some spare micro-batches, as when another rank has more.
   const size_t runs = fewest + fewest / 16;
   for (auto _ : state) benchmark::DoNotOptimize(OptimalSplit(items, limits, runs).data());
   PerSequence(state);
@@ -59,8 +59,8 @@ PlanOptions OptionsOf(const char* preset, Effort effort, uint32_t ranks) {
   return options;
 }
 
-// Of batches in turn. The counters, of the first: how far the predicted step time is above its
-// proven bound, and the ideal over it.
+// Plans batches in turn. The counters are of the first one: the predicted step time over its proven
+// bound, and the ideal step time over it.
 void Plan(benchmark::State& state, const PlanOptions& options,
           const std::vector<Manifest>& batches) {
   size_t next = 0;
@@ -73,7 +73,7 @@ void Plan(benchmark::State& state, const PlanOptions& options,
   state.counters["above_bound"] = metrics.predicted_step_time / metrics.lower_bound_step_time - 1;
 }
 
-// Of small plans several, or the processor learns the branches of one by heart.
+// Small plans take turns over several batches; otherwise the processor learns the branches of one.
 uint64_t Batches(const benchmark::State& state) { return state.range(0) <= 4096 ? 16 : 1; }
 
 void Plan(benchmark::State& state, const PlanOptions& options) {
@@ -90,8 +90,8 @@ void PlanBalanced(benchmark::State& state, Effort effort) {
   Plan(state, OptionsOf("balanced", effort, static_cast<uint32_t>(state.range(1))));
 }
 
-// Context-parallel groups that differ in size: a rank holds a quarter of what others do, and ranks
-// exchange what they do over a network.
+// Context-parallel groups that differ in size: a rank holds a quarter of the usual budget, and the
+// exchange is that of a network.
 void PlanDynamic(benchmark::State& state, Effort effort) {
   PlanOptions options = OptionsOf("balanced", effort, static_cast<uint32_t>(state.range(1)));
   options.topology.dynamic_context.emplace();
@@ -101,7 +101,7 @@ void PlanDynamic(benchmark::State& state, Effort effort) {
   Plan(state, options);
 }
 
-// Sequences that begin alike, those of one of PrefixFamilies.
+// Sequences that begin alike, of one of PrefixFamilies.
 void PlanShared(benchmark::State& state, absl::string_view name, Effort effort) {
   const auto family = std::ranges::find(bench::PrefixFamilies(), name, &bench::PrefixFamily::name);
   std::vector<bench::PrefixBatch> made;
@@ -127,7 +127,7 @@ void Sizes(benchmark::internal::Benchmark* bench) {
   bench->Unit(benchmark::kMillisecond);
 }
 
-// Sequences and data-parallel ranks.
+// Numbers of sequences and of data-parallel ranks.
 void SizesAndRanks(benchmark::internal::Benchmark* bench) {
   bench->Args({256, 8})->Args({1024, 16})->Args({131072, 256})->Args({1 << 20, 16});
   bench->Unit(benchmark::kMillisecond);

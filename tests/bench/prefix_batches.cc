@@ -10,7 +10,7 @@ namespace {
 
 using testing::RandomStream;
 
-// Of each seed another stream for prompts and for answers.
+// Another seed, for a second stream of numbers.
 uint64_t Other(uint64_t seed) { return seed + 1'000'003; }
 
 void Append(PrefixBatch& batch, uint32_t length, uint32_t group, uint32_t prefix, uint32_t with) {
@@ -53,9 +53,9 @@ PrefixBatch LongDocuments(size_t sequences, size_t group, uint32_t budget, uint6
   return Stars(sequences, group, budget, seed, 24000, 36000, testing::MathsLengths);
 }
 
-// `group` rollouts of a task, of at most `most_turns` turns each. The sequence of a turn is the
-// history before it, its reasoning and its message; the history after it has no reasoning, so that
-// the turn that follows begins with the history before this one.
+// `group` rollouts of a task, with at most `most_turns` turns each. A turn's sequence is the
+// history before it, its reasoning and its message. The history after it has no reasoning, so that
+// the next turn begins with the history before this one.
 PrefixBatch Agents(size_t sequences, size_t group, uint32_t budget, uint64_t seed,
                    uint32_t most_turns) {
   RandomStream random(Other(seed));
@@ -93,8 +93,8 @@ PrefixBatch LongAgents(size_t sequences, size_t group, uint32_t budget, uint64_t
   return Agents(sequences, group, budget, seed, 30);
 }
 
-// The leaves below a path of `depth` tokens, which the first of them has in common with an earlier
-// one, up to `common` tokens.
+// Grows search trees. Grow makes the leaves below a path of `depth` tokens; the first of them
+// shares `common` tokens with an earlier one.
 class SearchTrees {
  public:
   SearchTrees(size_t sequences, uint32_t budget, uint64_t seed)
@@ -118,7 +118,7 @@ class SearchTrees {
     // Trees of up to 64 leaves have paths of up to seven segments, which fit.
     depth += std::min(segments_[next_++ % segments_.size()], budget_ / 8);
     const auto first = static_cast<uint32_t>(batch_.lengths.size());
-    // Now and then an answer ends before its time.
+    // One in ten ends early.
     if (leaves == 1 || random_.Chance(10)) {
       Append(batch_, depth, tree_, common, with);
       return;
@@ -136,12 +136,12 @@ class SearchTrees {
   size_t next_ = 0;
 };
 
-// Of up to `group` leaves each.
+// Trees of up to `group` leaves.
 PrefixBatch Searches(size_t sequences, size_t group, uint32_t budget, uint64_t seed) {
   return SearchTrees(sequences, budget, seed).Run(group);
 }
 
-constexpr PrefixFamily kFamilies[] = {
+constexpr PrefixFamily kPrefixFamilies[] = {
     {"maths, stars of 8", Maths, 1024, 8, 16384},
     {"maths, stars of 16", Maths, 512, 16, 16384},
     {"long chains of thought, stars of 8", LongCot, 512, 8, 32768},
@@ -157,6 +157,6 @@ constexpr PrefixFamily kFamilies[] = {
 
 }  // namespace
 
-std::span<const PrefixFamily> PrefixFamilies() { return kFamilies; }
+std::span<const PrefixFamily> PrefixFamilies() { return kPrefixFamilies; }
 
 }  // namespace batchplan::bench

@@ -1,4 +1,4 @@
-// Batches whose sequences begin alike, as reinforcement learning makes them.
+// Batches whose sequences begin alike, like those of reinforcement learning.
 
 #ifndef BATCHPLAN_TESTS_BENCH_PREFIX_BATCHES_H_
 #define BATCHPLAN_TESTS_BENCH_PREFIX_BATCHES_H_
@@ -13,7 +13,7 @@
 
 namespace batchplan::bench {
 
-// The arrays of a manifest, one entry a sequence each. The sequences of a group follow each other.
+// The arrays of a manifest, with one entry for each sequence. Groups are consecutive.
 struct PrefixBatch {
   std::vector<uint32_t> lengths;
   std::vector<uint32_t> group_ids;
@@ -29,10 +29,10 @@ struct PrefixBatch {
   }
 };
 
-// Batches of one kind, and the token budget that they are planned for, which holds every sequence.
+// Batches of one kind, with the token budget to plan them for. Every sequence fits the budget.
 struct PrefixFamily {
   absl::string_view name;
-  // So many sequences, from a seed; groups of so many, where groups have one size; the budget.
+  // Makes `sequences` sequences from a seed; `group` is the size of groups if that is fixed.
   PrefixBatch (*make)(size_t sequences, size_t group, uint32_t budget, uint64_t seed);
   size_t sequences;
   size_t group;
@@ -41,13 +41,13 @@ struct PrefixFamily {
   PrefixBatch Make(uint64_t seed) const { return make(sequences, group, budget, seed); }
 };
 
-// GRPO's stars of 8 and 16 answers: maths and long chains of thought on short prompts, short
-// answers on prompts of some 8,000 and 30,000 tokens. Agents' trees, in which a turn's sequence
-// holds the history without earlier turns' reasoning, all under one system prompt. Searches' binary
-// trees.
+// GRPO's stars of 8 and 16 answers: mathematics and long chains of thought on short prompts, and
+// short answers on prompts of about 8,000 and 30,000 tokens. Trees of agents under one system
+// prompt, where a turn's sequence has the history without earlier reasoning. Binary trees of
+// searches.
 std::span<const PrefixFamily> PrefixFamilies();
 
-// The data-parallel ranks that each family is planned for.
+// How many data-parallel ranks each family is planned for.
 inline constexpr uint32_t kPrefixRanks[] = {8, 16, 32};
 
 }  // namespace batchplan::bench

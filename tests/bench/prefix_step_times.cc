@@ -26,54 +26,54 @@ namespace {
 
 using testing::RankMicrobatches;
 
-// The default cost model's token in the judge's units.
-constexpr double kToken = 24576;
+// A token of the default cost model, in the judge's units.
+constexpr double kJudgedToken = 24576;
 
-// A batch, and what is made of it for any number of ranks.
-struct Case {
+// A batch and its plans for any number of ranks.
+struct PrefixCase {
   PrefixBatch batch;
   PrefixTree tree;
   PrefixJudge judge;
 
-  explicit Case(PrefixBatch made) : batch(std::move(made)), tree(batch), judge(batch) {}
+  explicit PrefixCase(PrefixBatch made) : batch(std::move(made)), tree(batch), judge(batch) {}
 };
 
-// Step times over others.
-struct Ratios {
+// Ratios of step times.
+struct PrefixRatios {
   GeometricMean mean;
   int below_one = 0;
 
   void Add(double ratio) {
     mean.Add(ratio);
-    // More than rounding.
+    // Counted only if below by more than rounding.
     below_one += ratio < 1 - 1e-9;
   }
 };
 
-struct Figures {
-  Ratios fast_over_bound;
-  Ratios over_bound;
-  // Over DEFAULT's step time.
-  Ratios nothing_shared;
-  Ratios groups;
-  Ratios groups_cut;
-  std::vector<Ratios> systems;
-  Ratios best_system;
-  std::vector<Ratios> presets;
+struct PrefixFigures {
+  PrefixRatios fast_over_bound;
+  PrefixRatios over_bound;
+  // Divided by the step time of DEFAULT.
+  PrefixRatios nothing_shared;
+  PrefixRatios groups;
+  PrefixRatios groups_cut;
+  std::vector<PrefixRatios> systems;
+  PrefixRatios best_system;
+  std::vector<PrefixRatios> presets;
   double slots = 0;
   double fast_milliseconds = 0;
   double milliseconds = 0;
   int batches = 0;
 };
 
-struct Planned {
+struct PrefixPlan {
   double step_time = 0;
   double bound = 0;
   uint32_t slots = 0;
   double milliseconds = 0;
 };
 
-double StepTimeOf(Case& tested, const RankMicrobatches& plan, uint32_t budget,
+double StepTimeOf(PrefixCase& tested, const RankMicrobatches& plan, uint32_t budget,
                   Synchronization synchronization, const char* method, bool shared = true) {
   const StepTimes times = tested.judge.Judge(plan, budget, shared);
   if (times.over_budget > 0) {
@@ -83,10 +83,10 @@ double StepTimeOf(Case& tested, const RankMicrobatches& plan, uint32_t budget,
   }
   return static_cast<double>(synchronization == Synchronization::kLockstep ? times.lockstep
                                                                            : times.accumulated) /
-         kToken;
+         kJudgedToken;
 }
 
-// The presets that form rows of what sequences share.
+// The presets that form rows of shared tokens.
 std::vector<absl::string_view> TreePresets() {
   std::vector<absl::string_view> presets;
   for (const absl::string_view preset : kPresetNames) {
@@ -95,14 +95,14 @@ std::vector<absl::string_view> TreePresets() {
   return presets;
 }
 
-// By the planner. Rows are not padded.
-Planned PlannedBy(absl::string_view preset, Case& tested, uint32_t budget, uint32_t ranks,
-                  Synchronization synchronization, Effort effort, bool shared) {
+// Plans with the planner, without row padding.
+PrefixPlan PlannedBy(absl::string_view preset, PrefixCase& tested, uint32_t budget, uint32_t ranks,
+                     Synchronization synchronization, Effort effort, bool shared) {
   PlanOptions options;
   options.topology.data_parallel = ranks;
   options.synchronization = synchronization;
   options.effort = effort;
-  // As the systems beside it: a rank with fewer rows runs empty micro-batches.
+  // As in the other systems, a rank with fewer rows has empty micro-batches.
   options.allow_empty_microbatches = true;
   options.passes.push_back(PresetPass(preset, options.topology).value());
   options.passes[0].max_tokens_per_microbatch = budget;
@@ -125,15 +125,15 @@ Planned PlannedBy(absl::string_view preset, Case& tested, uint32_t budget, uint3
           .milliseconds = 1000.0 * static_cast<double>(end - start) / CLOCKS_PER_SEC};
 }
 
-// Adds a batch to each of `figures`.
-void Add(Case& tested, uint32_t budget, uint32_t ranks, Synchronization synchronization,
-         std::initializer_list<Figures*> figures) {
+// Adds the results for a batch to each of `figures`.
+void Add(PrefixCase& tested, uint32_t budget, uint32_t ranks, Synchronization synchronization,
+         std::initializer_list<PrefixFigures*> figures) {
   const auto balanced = [&](Effort effort, bool shared) {
     return PlannedBy("balanced", tested, budget, ranks, synchronization, effort, shared);
   };
-  const Planned fast = balanced(Effort::kFast, true);
-  const Planned ours = balanced(Effort::kDefault, true);
-  const Planned unshared = balanced(Effort::kDefault, false);
+  const PrefixPlan fast = balanced(Effort::kFast, true);
+  const PrefixPlan ours = balanced(Effort::kDefault, true);
+  const PrefixPlan unshared = balanced(Effort::kDefault, false);
   const auto groups_together = [&](bool may_be_empty) {
     return StepTimeOf(tested,
                       GroupsTogether(tested.tree, budget, ranks, synchronization, may_be_empty),
@@ -152,7 +152,7 @@ void Add(Case& tested, uint32_t budget, uint32_t ranks, Synchronization synchron
                                 /*shared=*/true)
                           .step_time);
   }
-  for (Figures* of : figures) {
+  for (PrefixFigures* of : figures) {
     of->fast_over_bound.Add(fast.step_time / fast.bound);
     of->over_bound.Add(ours.step_time / ours.bound);
     of->nothing_shared.Add(unshared.step_time / ours.step_time);
@@ -174,7 +174,7 @@ void Add(Case& tested, uint32_t budget, uint32_t ranks, Synchronization synchron
   }
 }
 
-void PrintTitle(Synchronization synchronization) {
+void PrintPrefixTitle(Synchronization synchronization) {
   std::printf(
       "\n### %s\n| batches | sequences, tokens | ranks | slots | ms, fast | ms | fast / bound | "
       "time / bound | nothing shared | groups together | none empty |",
@@ -185,39 +185,40 @@ void PrintTitle(Synchronization synchronization) {
   std::printf("\n");
 }
 
-void PrintRow(const PrefixFamily& family, uint32_t ranks, const Figures& figures) {
+void PrintRow(const PrefixFamily& family, uint32_t ranks, const PrefixFigures& figures) {
   std::printf("| %s | %zu, %u | %u | %.1f | %.1f | %.1f |", family.name.data(), family.sequences,
               family.budget, ranks, figures.slots / figures.batches,
               figures.fast_milliseconds / figures.batches, figures.milliseconds / figures.batches);
-  for (const Ratios* ratios : {&figures.fast_over_bound, &figures.over_bound,
-                               &figures.nothing_shared, &figures.groups, &figures.groups_cut}) {
+  for (const PrefixRatios* ratios :
+       {&figures.fast_over_bound, &figures.over_bound, &figures.nothing_shared, &figures.groups,
+        &figures.groups_cut}) {
     PrintMean(ratios->mean);
   }
-  for (const Ratios& ratios : figures.systems) PrintMean(ratios.mean);
+  for (const PrefixRatios& ratios : figures.systems) PrintMean(ratios.mean);
   PrintMean(figures.best_system.mean);
   std::printf("\n");
   std::fflush(stdout);
 }
 
-void PrintRatios(const char* name, const Ratios& ratios) {
+void PrintPrefixRatios(const char* name, const PrefixRatios& ratios) {
   std::printf("| %s | %.3f | %.3f | %.3f | %d |\n", name, ratios.mean.value(), ratios.mean.least(),
               ratios.mean.most(), ratios.below_one);
 }
 
-void PrintMeans(const Figures& figures) {
+void PrintMeans(const PrefixFigures& figures) {
   std::printf("\n| %d batches | mean | least | most | below 1 |\n| --- | --- | --- | --- | --- |\n",
               figures.batches);
-  PrintRatios("fast / bound", figures.fast_over_bound);
-  PrintRatios("time / bound", figures.over_bound);
-  PrintRatios("nothing shared", figures.nothing_shared);
-  PrintRatios("groups together", figures.groups);
-  PrintRatios("groups together, none empty", figures.groups_cut);
+  PrintPrefixRatios("fast / bound", figures.fast_over_bound);
+  PrintPrefixRatios("time / bound", figures.over_bound);
+  PrintPrefixRatios("nothing shared", figures.nothing_shared);
+  PrintPrefixRatios("groups together", figures.groups);
+  PrintPrefixRatios("groups together, none empty", figures.groups_cut);
   for (size_t s = 0; s < figures.systems.size(); ++s) {
-    PrintRatios(PrefixSystems()[s].name.data(), figures.systems[s]);
+    PrintPrefixRatios(PrefixSystems()[s].name.data(), figures.systems[s]);
   }
-  PrintRatios("best of these", figures.best_system);
+  PrintPrefixRatios("best of these", figures.best_system);
   for (size_t p = 0; p < figures.presets.size(); ++p) {
-    PrintRatios(TreePresets()[p].data(), figures.presets[p]);
+    PrintPrefixRatios(TreePresets()[p].data(), figures.presets[p]);
   }
   std::printf("\nPlanned in %.1f ms at FAST, %.1f ms at DEFAULT.\n",
               figures.fast_milliseconds / figures.batches, figures.milliseconds / figures.batches);
@@ -229,14 +230,14 @@ bool PrintPrefixStepTimes(uint64_t seeds, const std::string& family_name) {
   bool any = false;
   for (const Synchronization synchronization :
        {Synchronization::kLockstep, Synchronization::kAccumulated}) {
-    Figures all;
+    PrefixFigures all;
     for (const PrefixFamily& family : PrefixFamilies()) {
       if (!absl::StartsWith(family.name, family_name)) continue;
-      if (all.batches == 0) PrintTitle(synchronization);
+      if (all.batches == 0) PrintPrefixTitle(synchronization);
       any = true;
-      Figures rows[std::size(kPrefixRanks)];
+      PrefixFigures rows[std::size(kPrefixRanks)];
       for (uint64_t seed = 1; seed <= seeds; ++seed) {
-        Case tested(family.Make(seed));
+        PrefixCase tested(family.Make(seed));
         for (size_t i = 0; i < std::size(kPrefixRanks); ++i) {
           Add(tested, family.budget, kPrefixRanks[i], synchronization, {&rows[i], &all});
         }

@@ -12,7 +12,7 @@ namespace {
 
 using testing::RankMicrobatches;
 
-// The rows of each rank, which may differ in number.
+// The rows of each rank; ranks may have different numbers of them.
 using RankRows = std::vector<std::vector<PrefixRow>>;
 
 RankMicrobatches PlanOf(const RankRows& rows) {
@@ -33,11 +33,11 @@ bool Fits(const PrefixRow& row, uint32_t leaf, uint32_t budget) {
 // The leaves of a group, by position in the batch.
 struct Group {
   std::vector<uint32_t> leaves;
-  uint64_t tokens = 0;  // of all of its sequences
+  uint64_t tokens = 0;  // of all its sequences
   uint32_t longest = 0;
 };
 
-// In the order of their first sequences.
+// Groups in the order of their first sequences.
 std::vector<Group> GroupsOf(const PrefixTree& tree) {
   std::vector<Group> groups;
   std::map<uint32_t, size_t> places;
@@ -64,8 +64,9 @@ std::vector<PrefixRow> NextFit(const PrefixTree& tree, const std::vector<uint32_
   return rows;
 }
 
-// The groups of each rank: by their sequences' tokens descending, each to the lightest rank that
-// has not its share of groups yet. AReaL and NeMo-RL want as many groups on every rank.
+// The groups of each rank: by the tokens of their sequences in descending order, each to the
+// lightest rank that may have more groups. AReaL and NeMo-RL want equally many groups on every
+// rank.
 std::vector<std::vector<Group>> EvenGroups(const PrefixTree& tree, uint32_t ranks) {
   std::vector<Group> groups = GroupsOf(tree);
   std::ranges::stable_sort(groups, std::greater(), &Group::tokens);
@@ -105,9 +106,9 @@ RankMicrobatches ArealPlan(const PrefixTree& tree, uint32_t budget, uint32_t ran
   return PlanOf(rows);
 }
 
-// AReaL-DTA (areal/experimental/dta/dp.py): runs of leaves in depth-first order, one a rank, the
-// costliest of them as cheap as bisection finds. A rank runs its leaves one after the other, so
-// that no budget limits it; here its run is cut where the budget forces it.
+// AReaL-DTA (areal/experimental/dta/dp.py): runs of leaves in depth-first order, one for each rank;
+// bisection makes the costliest run as cheap as it can. AReaL-DTA runs leaves one by one, without a
+// budget; here a run is cut to keep to the budget.
 RankMicrobatches ArealDtaPlan(const PrefixTree& tree, uint32_t budget, uint32_t ranks) {
   const auto runs_within = [&](uint64_t most) {
     std::vector<PrefixRow> runs;
@@ -140,8 +141,8 @@ RankMicrobatches ArealDtaPlan(const PrefixTree& tree, uint32_t budget, uint32_t 
   return PlanOf(rows);
 }
 
-// ART (#905): groups by their longest sequence descending; each sequence into the row that it
-// leaves fullest. Rows are dealt by cost, the costliest first.
+// ART (#905): groups by their longest sequence in descending order; each sequence goes into the row
+// that it leaves fullest. Rows are dealt by descending cost.
 RankMicrobatches ArtPlan(const PrefixTree& tree, uint32_t budget, uint32_t ranks) {
   std::vector<Group> groups = GroupsOf(tree);
   std::ranges::stable_sort(groups, std::greater(), &Group::longest);
@@ -164,17 +165,17 @@ RankMicrobatches ArtPlan(const PrefixTree& tree, uint32_t budget, uint32_t ranks
   std::ranges::stable_sort(rows, std::greater(), &PrefixRow::cost);
   RankRows dealt(ranks);
   for (size_t row = 0; row < rows.size(); ++row) {
-    // To and fro, so that no rank has the costliest of every slot.
+    // Back and forth, so that no rank has the costliest row of every slot.
     const size_t place = row % ranks;
     dealt[row / ranks % 2 == 0 ? place : ranks - 1 - place].push_back(std::move(rows[row]));
   }
   return PlanOf(dealt);
 }
 
-// Some sequences of a group, in one row.
+// Some sequences of a group that share a row.
 struct Star {
   PrefixRow row;
-  uint64_t unshared = 0;  // tokens that they would take without sharing
+  uint64_t unshared = 0;  // their tokens without sharing
 };
 
 // First fit decreasing into stars of at most 16 sequences.
@@ -194,9 +195,9 @@ std::vector<Star> StarsOf(const PrefixTree& tree, Group group, uint32_t budget) 
   return stars;
 }
 
-// NeMo-RL (nemo_rl/data/packing/shared_prefix.py): groups to ranks as AReaL's; each in stars; a
-// rank's stars first fit decreasing into rows, by what they would take without sharing. Its stars
-// share a prompt alone, these all that their sequences have in common.
+// NeMo-RL (nemo_rl/data/packing/shared_prefix.py): groups to ranks as in AReaL; each group in
+// stars; a rank's stars go into rows by first fit decreasing, by their tokens without sharing. In
+// NeMo-RL a star shares only a prompt; here, all that its sequences have in common.
 RankMicrobatches NemoRlPlan(const PrefixTree& tree, uint32_t budget, uint32_t ranks) {
   RankRows rows(ranks);
   const std::vector<std::vector<Group>> shares = EvenGroups(tree, ranks);
@@ -225,9 +226,9 @@ RankMicrobatches NemoRlPlan(const PrefixTree& tree, uint32_t budget, uint32_t ra
   return PlanOf(rows);
 }
 
-// TRL (#7328): one open row a rank. A sequence, in the order of the batch, goes to a row that has
-// its group, else to that with the least attention, if its new tokens fit; where none has room, all
-// rows close.
+// TRL (#7328): one open row a rank, sequences in the order of the batch. A sequence goes into a row
+// that has its group, else into the one with the least attention, if its new tokens fit. If no row
+// has room, all rows close.
 RankMicrobatches TrlPlan(const PrefixTree& tree, uint32_t budget, uint32_t ranks) {
   struct Open {
     PrefixRow row;
@@ -258,7 +259,7 @@ RankMicrobatches TrlPlan(const PrefixTree& tree, uint32_t budget, uint32_t ranks
       }
       if (best == nullptr) close();
     }
-    // Of the cost, what is not the tokens' is attention.
+    // The cost beyond the tokens is attention.
     best->attention += best->row.NewCost(leaf) - 24576 * best->row.NewTokens(leaf);
     best->row.Add(leaf);
     if (!best->Has(group)) best->groups.push_back(group);
@@ -267,8 +268,8 @@ RankMicrobatches TrlPlan(const PrefixTree& tree, uint32_t budget, uint32_t ranks
   return PlanOf(rows);
 }
 
-// verl (#6689): groups to ranks by Karmarkar-Karp on 24576 u + u^2, u a group's tokens without what
-// all groups have in common; then next fit depth first.
+// verl (#6689): groups to ranks by Karmarkar-Karp on 24576 u + u^2, where u is a group's tokens
+// without those common to all groups; then next fit, depth first.
 RankMicrobatches VerlPlan(const PrefixTree& tree, uint32_t budget, uint32_t ranks) {
   const std::vector<Group> groups = GroupsOf(tree);
   std::vector<uint64_t> loads;

@@ -1,5 +1,6 @@
-// Trainers' planners for sequences that begin alike, written anew from their rules. Where one does
-// not keep the token budget or gives ranks different numbers of micro-batches, these do.
+// Trainers' planners for sequences that begin alike, written anew from their rules. Where an
+// original exceeds the token budget or gives ranks different numbers of micro-batches, these do
+// not.
 
 #ifndef BATCHPLAN_TESTS_BENCH_PREFIX_SYSTEMS_H_
 #define BATCHPLAN_TESTS_BENCH_PREFIX_SYSTEMS_H_

@@ -7,8 +7,8 @@ namespace batchplan::bench {
 
 PrefixTree::PrefixTree(const PrefixBatch& batch) {
   const size_t n = batch.lengths.size();
-  // Of sequences first, each beside those before it: what i and j < i have in common is what j has
-  // in common with whom i shares, as far as i shares.
+  // First computed for sequences, each compared with earlier ones. If i shares its prefix with s,
+  // then i and j < i have in common what j and s have, up to the length of that prefix.
   std::vector<uint32_t> common(n * n, 0);
   for (size_t i = 0; i < n; ++i) {
     const uint32_t with = batch.shared_with[i];
@@ -18,8 +18,8 @@ PrefixTree::PrefixTree(const PrefixBatch& batch) {
     }
     common[i * n + i] = batch.lengths[i];
   }
-  // Each sequence follows the last of the leaves so far that have most in common with it, or, being
-  // a prefix of others, comes before them.
+  // Each sequence follows the last leaf among those with which it has most in common; but a prefix
+  // of other leaves comes before them.
   for (uint32_t i = 0; i < n; ++i) {
     uint32_t most = 0;
     for (const uint32_t leaf : sequences_) most = std::max(most, common[i * n + leaf]);
@@ -27,7 +27,7 @@ PrefixTree::PrefixTree(const PrefixBatch& batch) {
     auto at = sequences_.end();
     if (most > 0) {
       at = std::ranges::find_if(sequences_, shares);
-      // What ends there, copies among them, stands before what extends it.
+      // A sequence that ends there, such as a copy, comes before those that extend it.
       const auto ends = [&](uint32_t leaf) { return shares(leaf) && batch.lengths[leaf] == most; };
       if (most == batch.lengths[i]) {
         while (at != sequences_.end() && ends(*at)) ++at;

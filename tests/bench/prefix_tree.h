@@ -1,4 +1,4 @@
-// A batch whose sequences begin alike as the tree of its tokens, for planners that the bench has
+// A batch whose sequences begin alike, as the tree of its tokens. Used by planners of the bench
 // itself.
 
 #ifndef BATCHPLAN_TESTS_BENCH_PREFIX_TREE_H_
@@ -14,11 +14,13 @@
 
 namespace batchplan::bench {
 
-// The default cost model in units of 1/24576 of a token: of the first `depth` tokens of a sequence.
+// The cost of a sequence's first `depth` tokens by the default cost model, in units of 1/24576
+// token.
 constexpr uint64_t PathCost(uint64_t depth) { return 24576 * depth + depth * depth; }
 
-// Leaves are the sequences, numbered depth first: what has most in common stands together, prefixes
-// before what extends them, otherwise by position in the batch. O(n^2) memory.
+// The leaves are the sequences, numbered depth first: sequences with most in common are neighbours,
+// prefixes come before their extensions, and otherwise the order of the batch decides. O(n^2)
+// memory.
 class PrefixTree {
  public:
   explicit PrefixTree(const PrefixBatch& batch);
@@ -29,9 +31,9 @@ class PrefixTree {
   uint32_t leaf(uint32_t sequence) const { return leaves_[sequence]; }
   uint32_t length(uint32_t leaf) const { return lengths_[leaf]; }
   uint32_t group(uint32_t leaf) const { return groups_[leaf]; }
-  // The tokens that two leaves have in common; of one, its length.
+  // The number of tokens that two leaves have in common; for a = b, its length.
   uint32_t Common(uint32_t a, uint32_t b) const { return common_[a * lengths_.size() + b]; }
-  // What all leaves have in common.
+  // The number of tokens that all leaves have in common.
   uint32_t common() const { return Common(0, size() - 1); }
 
  private:
@@ -42,7 +44,7 @@ class PrefixTree {
   std::vector<uint32_t> common_;   // a square
 };
 
-// A micro-batch that grows.
+// A micro-batch to which leaves are added.
 class PrefixRow {
  public:
   explicit PrefixRow(const PrefixTree& tree) : tree_(&tree) {}
@@ -51,7 +53,7 @@ class PrefixRow {
   bool empty() const { return leaves_.empty(); }
   uint64_t tokens() const { return tokens_; }
   uint64_t cost() const { return cost_; }
-  // The tokens that it has not yet of a leaf.
+  // How many tokens of a leaf the row does not have yet.
   uint64_t NewTokens(uint32_t leaf) const {
     return Added(leaf, [](uint64_t x) { return x; });
   }
@@ -72,7 +74,7 @@ class PrefixRow {
 
 template <typename Of>
 uint64_t PrefixRow::Added(uint32_t leaf, Of of) const {
-  // What the row has of the leaf's path is what one of the leaves beside it has.
+  // The tokens of the leaf that the row has are those that it shares with one of its neighbours.
   uint64_t common = 0;
   const auto after = std::ranges::lower_bound(leaves_, leaf);
   if (after != leaves_.end()) common = tree_->Common(leaf, *after);

@@ -1,4 +1,4 @@
-// The micro-batches of a plan by rank, as judges and systems in use have them.
+// The micro-batches of a plan by rank, as judges and reference systems have them.
 
 #ifndef BATCHPLAN_TESTS_BENCH_RANK_MICROBATCHES_H_
 #define BATCHPLAN_TESTS_BENCH_RANK_MICROBATCHES_H_
@@ -11,7 +11,7 @@
 
 namespace batchplan::bench {
 
-// Of a pass with one mini-batch.
+// For a pass with one mini-batch.
 inline testing::RankMicrobatches MicrobatchesOf(const PassPlan& pass, uint32_t ranks) {
   testing::RankMicrobatches plan(ranks);
   size_t m = 0;

@@ -1,12 +1,12 @@
-// Batches chosen from what waits, against first in, first out: pools of 96 groups of 8 of which 64
-// are taken, and streams of which 64 groups arrive and 64 are taken at each of 40 steps.
+// Compares batches chosen from waiting groups with first in, first out. Pools have 96 groups of 8,
+// of which 64 are taken; in streams 64 groups arrive and 64 are taken at each of 40 steps.
 //
 //   build/release/bench/selection_bench [SEEDS [FIRST_SEED]]
 //
-// Gains are of first in, first out over ours: of predicted over ideal step time; and of streams
-// also of the total predicted step time, though after the last step the two have not trained quite
-// the same. Of streams also the mean length trained over that which arrived, as the largest
-// difference over all steps and over any ten. And wall time of a plan.
+// Gains are ratios of first in, first out to ours: of predicted over ideal step time; for streams
+// also of the total predicted step time, although the two have not trained quite the same groups at
+// the end. For streams, the mean trained length over the mean arrived length is shown too: its
+// largest deviation over all steps and over any ten. Also the wall time of a plan.
 
 #include <algorithm>
 #include <chrono>
@@ -87,7 +87,7 @@ Pool PoolOf(const Family& family, size_t groups, uint64_t seed) {
   return pool;
 }
 
-// Over the steps of a stream.
+// Sums over the steps of a stream.
 struct Stream {
   double time = 0;
   double ideal = 0;

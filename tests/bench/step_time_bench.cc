@@ -5,14 +5,14 @@
 //       [--pp LIST [--vpp LIST] | --dynamic_cp LIST [--per_microbatch TOKENS] | --one_size |
 //        --shared_prefixes | --multimodal [--dp LIST] [--sequences N] [--effort NAME]]
 //
-// With --pp, on pipelines of so many stages (pipeline_step_times.h). With --dynamic_cp, on pools of
-// so many ranks whose context-parallel groups differ in size (dynamic_step_times.h). With
-// --one_size, of such groups beside ranks (one_size_step_times.h). With --shared_prefixes, of
-// batches whose sequences begin alike (prefix_step_times.h), which have families of their own. With
-// --multimodal, of batches with images (load_step_times.h), on so many ranks each, of so many
-// sequences, at this effort. Else one Markdown table a family and synchronization; each figure is
-// over the seeds. A plan with micro-batches over the token budget may be below the bound, which
-// holds within the budget only.
+// --pp: pipelines with these numbers of stages (pipeline_step_times.h). --dynamic_cp: pools of
+// these numbers of ranks with context-parallel groups that differ in size (dynamic_step_times.h).
+// --one_size: such groups compared with ranks (one_size_step_times.h). --shared_prefixes: batches
+// whose sequences begin alike, with families of their own (prefix_step_times.h). --multimodal:
+// batches with images (load_step_times.h), on these numbers of ranks, with N sequences, at this
+// effort. Otherwise one Markdown table for each family and synchronization, over the seeds. A plan
+// with micro-batches over the token budget may be below the bound, which holds only within the
+// budget.
 
 #include <algorithm>
 #include <chrono>
@@ -60,7 +60,7 @@ constexpr Family kFamilies[] = {
     {"small_zipf", testing::ZipfLengths, 256, 8192, 8},
 };
 
-// The default cost model in units of 1/24576, in which it is whole-numbered.
+// In units of 1/24576 of a token, in which the default cost model has whole numbers.
 uint64_t CostOf(uint64_t length) { return 24576 * length + length * length; }
 
 struct Batch {
@@ -121,7 +121,7 @@ Result Evaluate(const RankMicrobatches& plan, const Batch& batch, uint32_t budge
   return result;
 }
 
-// Makes a plan of a batch.
+// Plans a batch.
 struct Method {
   std::string name;
   std::function<RankMicrobatches(const Family&, const Batch&, Synchronization)> plan;
@@ -158,7 +158,7 @@ std::vector<Method> Methods() {
       PresetMethod("balanced", Effort::kThorough, "balanced, thorough"),
   };
   for (const absl::string_view preset : kPresetNames) {
-    // One needs a pool of ranks.
+    // megatron_dynamic_cp needs a pool of ranks.
     if (preset == "balanced" || preset == "megatron_dynamic_cp") continue;
     if (PresetPass(preset, {})->layout == Layout::kPacked) {
       methods.push_back(PresetMethod(preset, Effort::kDefault, std::string(preset)));
@@ -170,7 +170,7 @@ std::vector<Method> Methods() {
   return methods;
 }
 
-// The results of one method, a batch each.
+// Runs one method, with a result for each batch.
 std::vector<Result> Run(const Method& method, const Family& family, Synchronization synchronization,
                         const std::vector<Batch>& batches) {
   std::vector<Result> results;
@@ -213,13 +213,13 @@ void PrintRow(absl::string_view name, const Family& family, const std::vector<Ba
               100 * certified, 100 * over_budget, milliseconds);
 }
 
-// How much faster our plans are.
+// By how much our plans are faster.
 struct Speedups {
   std::string title;
   bench::GeometricMean over[std::size(kSystems)];
 };
 
-// Adds the family's to `overall`.
+// Also adds the family's figures to `overall`.
 Speedups RunFamily(const Family& family, Synchronization synchronization, uint64_t seeds,
                    Speedups& overall) {
   Speedups speedups;
@@ -267,7 +267,7 @@ void PrintSpeedups(const std::vector<Speedups>& rows) {
   }
 }
 
-// "4,8"; nothing if it is no list of numbers.
+// The numbers in a list such as "4,8"; empty if it is no list of numbers.
 std::vector<uint32_t> NumbersOf(absl::string_view list) {
   std::vector<uint32_t> numbers;
   for (const absl::string_view part : absl::StrSplit(list, ',')) {
@@ -278,7 +278,7 @@ std::vector<uint32_t> NumbersOf(absl::string_view list) {
   return numbers;
 }
 
-// As the contract names them, in lower case; nothing of others.
+// The effort with the contract's name in lower case; none for other names.
 std::optional<Effort> EffortOf(absl::string_view name) {
   if (name == "fast") return Effort::kFast;
   if (name == "default") return Effort::kDefault;

@@ -1,11 +1,11 @@
-// What a step costs in the stores that hold it: in this process's memory, and in a redis-server on
-// this machine.
+// What a step costs in the stores that can hold it: in this process's memory, and in a redis-server
+// on this machine.
 //
 //   build/release/bench/store_bench --benchmark_counters_tabular=true
 //
-// A time is that of a whole step: a part from each worker, one after the other, then all parts read
-// and an outcome written. put_us is one part of it, parts_ms the reading. memory_ratio is what
-// Redis takes for the step, by its own account, over the bytes of the parts.
+// A time is that of a whole step: workers put their parts one after the other, then all parts are
+// read and an outcome is written. put_us is the time for one part, parts_ms for reading.
+// memory_ratio is the memory for the step, as Redis reports it, over the bytes of its parts.
 
 #include <benchmark/benchmark.h>
 
@@ -30,7 +30,7 @@ namespace {
 using testing::RandomStream;
 using testing::RedisServer;
 
-// A length of some thousand tokens takes two bytes on the wire, or three.
+// A length of some thousand tokens has two or three bytes on the wire.
 constexpr size_t kBytesPerSequence = 3;
 
 template <typename T>
@@ -77,7 +77,7 @@ void RunSteps(benchmark::State& state, StepStore& store) {
   state.counters["parts_ms"] = absl::ToDoubleMilliseconds(reading) / steps;
 }
 
-// Steps are forgotten soon, so that memory holds a few of them.
+// Short, so that memory holds few steps at a time.
 const StepStoreOptions kLifetimes = {.time_to_live = absl::Seconds(60),
                                      .retention = absl::Milliseconds(100)};
 

@@ -1,5 +1,5 @@
-// libFuzzer's entry: any bytes as a PlanBatchRequest, through everything that the server does with
-// one. A request is answered with a plan that keeps every promise and survives the wire, or refused
+// Entry of libFuzzer: takes any bytes as a PlanBatchRequest through everything that the server does
+// with one. The answer must be a plan that keeps every promise and survives the wire, or a refusal
 // with InvalidArgument or Unimplemented. Anything else ends the process.
 //
 //   tests/run.sh --fuzz 60
@@ -22,7 +22,7 @@
 namespace batchplan {
 namespace {
 
-// So that a run is many small requests, and not one that takes a second.
+// So that a run has many small requests instead of one that needs a second.
 constexpr int kMostSequences = 2000;
 constexpr uint32_t kMostRanks = 256;
 constexpr int kMostPasses = 8;
@@ -65,7 +65,7 @@ void PlanAndCheck(const v1::PlanBatchRequest& request) {
 }  // namespace batchplan
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  // Protobuf reports every string that is not UTF-8.
+  // protobuf would report every string that is not UTF-8.
   google::protobuf::SetLogHandler(nullptr);
   return 0;
 }

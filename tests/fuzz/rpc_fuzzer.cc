@@ -1,6 +1,6 @@
-// libFuzzer's entry: any bytes as the message of any RPC, over a connection to a running server.
-// Every call is answered, with a plan or with a status that the wire contract lists, and the server
-// goes on to give others their plans. Anything else ends the process.
+// Entry of libFuzzer: sends any bytes as the message of any RPC to a running server. Every call
+// must be answered, with a plan or with a status that the wire contract lists, and others must
+// still get their plans. Anything else ends the process.
 //
 // The first byte of an input chooses the RPC, the rest is the message.
 //
@@ -33,7 +33,7 @@ constexpr std::array<const char*, 3> kMethods = {
     "/batchplan.v1.BatchPlanner/JoinBatch",
     "/batchplan.v1.BatchPlanner/ReportStep",
 };
-// Long enough for most small batches; a worker that waits for others is given up on.
+// Enough for most small batches; a worker that waits for others is given up.
 constexpr auto kPatience = std::chrono::milliseconds(500);
 constexpr int kInputsBetweenChecks = 200;
 
@@ -48,7 +48,7 @@ class FuzzedServer {
     expected_ = Fingerprint();
   }
 
-  // Calls and judges the answer.
+  // Makes the call and checks the answer.
   void Call(const char* method, const uint8_t* data, size_t size) {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kPatience);
@@ -78,7 +78,7 @@ class FuzzedServer {
     return options;
   }
 
-  // What batch_planner.proto lists, without INTERNAL.
+  // The codes that batch_planner.proto lists, except INTERNAL.
   static bool IsExpected(grpc::StatusCode code) {
     switch (code) {
       case grpc::OK:
@@ -94,7 +94,7 @@ class FuzzedServer {
     }
   }
 
-  // Of the plan of a request that is always the same; ends the process if there is none.
+  // The fingerprint of the plan for a fixed request; ends the process if there is no plan.
   std::string Fingerprint() {
     v1::PlanBatchRequest request;
     for (uint32_t i = 0; i < 100; ++i) request.mutable_manifest()->add_lengths(1 + i * 37 % 500);
@@ -132,9 +132,9 @@ FuzzedServer& Fuzzed() {
 }  // namespace batchplan
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  // Protobuf reports every string that is not UTF-8.
+  // protobuf would report every string that is not UTF-8.
   google::protobuf::SetLogHandler(nullptr);
-  // The server has a line for every call.
+  // The server would log a line for every call.
   batchplan::SetLogOptions({.lowest = batchplan::Severity::kError});
   batchplan::Fuzzed();
   return 0;

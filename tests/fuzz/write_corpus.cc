@@ -1,4 +1,4 @@
-// Writes the inputs that the fuzzers start from, one a file:
+// Writes the inputs from which the fuzzers start, one a file:
 //
 //   write_corpus plan_batch DIRECTORY COUNT    requests, for plan_batch_fuzzer
 //   write_corpus rpc DIRECTORY COUNT           messages of all RPCs, for rpc_fuzzer
@@ -25,8 +25,8 @@ v1::PlanBatchRequest PlanRequest(uint64_t seed) {
   if (seed % 5 == 3) AddLoads(seed, &generated);
   if (seed % 7 < 2) generated.options.mini_batches.max_delay = static_cast<uint32_t>(seed % 4);
   v1::PlanBatchRequest request = WireRequest(generated);
-  // A preset's name among the bytes, and passes that leave the choice to it: all of "balanced",
-  // which most requests take, and some of the others.
+  // Every request names a preset. The passes leave their choices to it in all requests of
+  // "balanced", and in some of the others.
   const auto presets = kPresetNames;
   request.set_preset(std::string(presets[seed % presets.size()]));
   if (seed % 5 == 0 || request.preset() == "balanced") {
@@ -39,7 +39,7 @@ v1::PlanBatchRequest PlanRequest(uint64_t seed) {
   return request;
 }
 
-// Alone in its step, or the second of two.
+// A join of a step's only worker, or of the second of two.
 v1::JoinBatchRequest JoinRequest(uint64_t seed) {
   v1::JoinBatchRequest request;
   *request.mutable_request() = PlanRequest(seed);
@@ -74,7 +74,7 @@ v1::ReportStepRequest ReportRequest(uint64_t seed) {
     if (seed % 3 == 0) timing->add_loads(256.0 * static_cast<double>(i));
   }
   if (seed % 3 == 0) request.add_loads("patches");
-  // A step of two ranks, where their slots are as many.
+  // A step of two ranks with equally many slots.
   request.set_data_parallel(2);
   request.set_predicted_step_time(static_cast<double>(seed % 100));
   request.set_synchronization(seed % 8 < 4 ? v1::SYNCHRONIZATION_LOCKSTEP
@@ -82,7 +82,7 @@ v1::ReportStepRequest ReportRequest(uint64_t seed) {
   return request;
 }
 
-// An input of rpc_fuzzer: the number of the method, and its message.
+// An input of rpc_fuzzer: the number of a method, and its message.
 std::string RpcInput(uint64_t seed) {
   switch (seed % 3) {
     case 0:

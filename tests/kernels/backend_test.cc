@@ -42,7 +42,7 @@ TEST(BackendTest, AbsentBackendRefusesWorkWithTheSameStatus) {
                                      &layout, &error_word, nullptr),
             absent);
   EXPECT_EQ(error_word, BATCHPLAN_OK);
-  // Of what was never there, there is no more to say.
+  // A backend that was never there has nothing more to say.
   EXPECT_EQ(std::string(batchplan_backend_error(BATCHPLAN_BACKEND_CUDA)).empty(),
             absent == BATCHPLAN_ERROR_BACKEND_NOT_BUILT);
 }

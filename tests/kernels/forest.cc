@@ -56,10 +56,10 @@ Forest RandomForest(std::mt19937& random, uint32_t most, uint32_t longest) {
   for (uint32_t i = 0; i < count; ++i) {
     uint32_t length = below(5) == 0 ? 0 : below(longest + 1);
     uint32_t shared = below(3) == 0 ? 0 : below(std::min(length, before) + 1);
-    if (below(5) == 0) {  // a copy of the one before, or a prefix of it
+    if (below(5) == 0) {  // a copy or a prefix of the one before
       length = below(2) == 0 ? before : below(before + 1);
       shared = length;
-    } else if (below(5) == 0) {  // goes on where the one before ended
+    } else if (below(5) == 0) {  // continues where the one before ended
       length = before + below(4);
       shared = before;
     }

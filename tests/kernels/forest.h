@@ -1,4 +1,4 @@
-// Sequences that share prefixes, and what the row of them must be, followed token by token. Shares
+// Sequences that share prefixes, and the row that they must make, followed token by token. Shares
 // no code with the library.
 
 #ifndef BATCHPLAN_TESTS_KERNELS_FOREST_H_
@@ -24,23 +24,23 @@ void PrintTo(const Forest& forest, std::ostream* out);
 
 // `count` answers of up to `longest` tokens to one prompt.
 Forest Star(std::mt19937& random, uint32_t count, uint32_t prompt, uint32_t longest);
-// `count` turns, each of which goes on where the one before ended.
+// `count` turns, each of which continues the one before.
 Forest Chain(uint32_t count, uint32_t tokens_a_turn);
-// A sequence of `count` turns, and behind it one that leaves it after each turn, the last one
+// A sequence of `count` turns, followed by sequences that leave it after each turn, the last turn
 // first.
 Forest Comb(uint32_t count, uint32_t tokens_a_turn);
-// Up to `most` sequences: some share all that they can, some are copies or prefixes of the one
-// before, some are empty.
+// Up to `most` sequences. Some share as much as possible, some are copies or prefixes of the one
+// before, and some are empty.
 Forest RandomForest(std::mt19937& random, uint32_t most, uint32_t longest);
-// One of each of the shapes with which searches go wrong.
+// One forest of each shape that is likely to break a search.
 std::vector<Forest> EdgeForests(std::mt19937& random);
 
 struct NaiveForest {
   explicit NaiveForest(const Forest& forest);
 
-  // Of each sequence, the cells that hold its tokens.
+  // The cells that hold each sequence's tokens.
   std::vector<std::vector<int32_t>> paths;
-  // Of each cell, the sequence that laid it and the token's place in it.
+  // For each cell, the sequence that introduced its token, and the token's place in that sequence.
   std::vector<int32_t> sequence_ids;
   std::vector<int32_t> position_ids;
 };

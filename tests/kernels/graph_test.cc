@@ -1,6 +1,6 @@
 // A captured CUDA graph of layout, pack, reduction and unpack, replayed with other lengths, other
-// rows and fewer sequences. No kernel is launched before the capture: the first launches, at which
-// a runtime may have to load them, are those that are captured.
+// rows and fewer sequences. No kernel is launched before the capture, so the captured launches are
+// the first ones, for which a runtime may have to load the kernels.
 
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
@@ -179,7 +179,7 @@ TEST_F(GraphTest, OneGraphServesMicroBatchesThatShareOtherPrefixes) {
   EXPECT_THAT(error_word.Values(), ElementsAre(BATCHPLAN_OK));
 }
 
-// Of several chunks each, whose sums are added up in a launch of their own.
+// Sequences of several chunks, whose sums are added up by a separate launch.
 TEST_F(GraphTest, OneGraphServesLongSequencesAndWideTokens) {
   constexpr uint32_t kWidth = 6000;
   constexpr uint32_t kTokenBytes = 250;

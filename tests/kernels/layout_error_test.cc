@@ -1,4 +1,4 @@
-// What is wrong with a request, and that nothing is written where it must not be.
+// Errors in requests, and that nothing is written out of bounds.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -17,9 +17,9 @@
 namespace batchplan::kernels {
 
 struct LayoutResult {
-  // What the call returned if that was an error, else what the error word held afterwards.
+  // The error that the call returned; otherwise the error word after it.
   batchplan_status status = BATCHPLAN_OK;
-  // What the error word held afterwards.
+  // The error word after the call.
   batchplan_status error_word = BATCHPLAN_OK;
   std::vector<int32_t> cu_seqlens;
   std::vector<int32_t> cu_seqlens_padded;
@@ -31,8 +31,8 @@ struct LayoutResult {
   std::vector<int32_t> subtree_end;
 };
 
-// `initial_error` is what the error word holds before the call. Without `shared` prefixes are not.
-// subtree_end is asked for where there is `shared`.
+// `initial_error` is the error word before the call. Without `shared`, no prefixes are shared; with
+// it, subtree_end is computed too.
 LayoutResult RunLayout(batchplan_backend backend, const std::vector<uint32_t>& lengths,
                        const batchplan_layout_options& options,
                        batchplan_status initial_error = BATCHPLAN_OK,

@@ -1,5 +1,5 @@
-// The worked examples of the documents that batchplan follows, the edges of the layout, and random
-// micro-batches against a loop that shares no code with the library.
+// The examples of the documents that batchplan follows, edge cases, and random micro-batches
+// compared with a loop that shares no code with the library.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ TEST_P(LayoutTest, LargestRowThatFitsIntoSignedOffsetsIsLegal) {
   EXPECT_EQ(result.max_seqlen_padded, INT32_MAX - 1);
 }
 
-// One token at a time, as a person would lay out the row. Ignores the row's width.
+// Lays out a row token by token, as a person would. Ignores the row's width.
 LayoutResult NaiveLayout(const std::vector<uint32_t>& lengths, int32_t multiple,
                          int32_t context_parallel) {
   LayoutResult naive;
@@ -134,8 +134,8 @@ TEST_P(LayoutTest, RandomMicroBatchesAreLaidOutAsALoopWould) {
   }
 }
 
-// Around the sizes of a warp, a block and a tile, and far above the 12k sequences at which others
-// run out of shared memory.
+// Numbers around the sizes of a warp, a block and a tile, and far above the 12k sequences at which
+// other libraries run out of shared memory.
 TEST_P(LayoutTest, EveryNumberOfSequencesIsLaidOutAsALoopWould) {
   std::mt19937 random(Seed(7));
   for (const size_t count : {0U, 1U, 31U, 32U, 33U, 511U, 512U, 513U, 2047U, 2048U, 2049U, 4095U,

@@ -13,7 +13,7 @@
 #include "ptx/executor.h"
 #include "ptx/memory.h"
 #endif
-// Of GCC, and of clang.
+// The macros of GCC and of clang.
 #ifdef __SANITIZE_ADDRESS__
 #define BATCHPLAN_ADDRESS_SANITIZER
 #elif defined(__has_feature)
@@ -61,7 +61,7 @@ void Free(batchplan_backend backend, void* block) {
   std::free(block);
 }
 
-// Between any two memories; waits for the device.
+// Copies between any two memories; waits for the device.
 void Copy(batchplan_backend backend, void* target, const void* source, size_t bytes) {
   if (bytes == 0) return;
 #ifdef BATCHPLAN_KERNELS_WITH_CUDA
@@ -75,7 +75,7 @@ void Copy(batchplan_backend backend, void* target, const void* source, size_t by
   std::memcpy(target, source, bytes);
 }
 
-// With the address sanitizer the guard behind an array may not even be read.
+// With the address sanitizer, even reading the guard behind an array is an error.
 void Poison([[maybe_unused]] const std::byte* guard) {
 #ifdef BATCHPLAN_ADDRESS_SANITIZER
   ASAN_POISON_MEMORY_REGION(guard, kGuardBytes);

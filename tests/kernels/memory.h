@@ -1,11 +1,10 @@
-// Memory of a backend for tests, with guards around what the library writes.
+// Memory of a backend for tests, with guards around it.
 //
 //   Buffer<int32_t> out(backend, 20);
 //   ... out.data() ...
 //   EXPECT_THAT(out.Values(), ElementsAre(...));
 //
-// Reading back waits for the device, and fails the current test if a guard was overwritten. For one
-// thread.
+// Reading back waits for the device; the test fails if a guard was overwritten. For one thread.
 
 #ifndef BATCHPLAN_TESTS_KERNELS_MEMORY_H_
 #define BATCHPLAN_TESTS_KERNELS_MEMORY_H_
@@ -21,7 +20,7 @@
 
 namespace batchplan::kernels {
 
-// Bytes between two guards. Aligned to 16, plus `misalignment`.
+// Bytes between two guards, aligned to 16 plus `misalignment`.
 class Memory {
  public:
   Memory(batchplan_backend backend, size_t bytes, size_t misalignment = 0);
@@ -43,7 +42,7 @@ class Memory {
   void* block_ = nullptr;
 };
 
-// `count` elements, at first of bytes that no test expects.
+// `count` elements, initially with bytes that no test expects.
 template <typename T>
 class Buffer {
  public:
@@ -75,8 +74,8 @@ class Buffer {
   Memory memory_;
 };
 
-// Zeros that take memory once they are touched, for tensors of more elements than 32 bits count.
-// The host reaches them too, while the backend is idle.
+// Zeros that need memory only when touched, for tensors with more elements than 32 bits can count.
+// The host can access them too while the backend is idle.
 class FarMemory {
  public:
   FarMemory(batchplan_backend backend, size_t bytes);
@@ -93,10 +92,10 @@ class FarMemory {
   char* data_ = nullptr;
 };
 
-// The two backends' names, for test names.
+// The names of the backends, for test names.
 std::string BackendName(const testing::TestParamInfo<batchplan_backend>& info);
 
-// A suite that runs on every backend, and is skipped with the reason on those that are absent.
+// A suite that runs on every backend; absent backends are skipped with the reason.
 class EveryBackendTest : public testing::TestWithParam<batchplan_backend> {
  protected:
   void SetUp() override {
@@ -107,8 +106,8 @@ class EveryBackendTest : public testing::TestWithParam<batchplan_backend> {
   }
 };
 
-// While it lives, two threads may write the same place: what the arrays of a test ask for may be
-// just that. Where kernels are interpreted, races are findings else.
+// While it lives, two threads may write the same place, since a test's arrays may ask for that.
+// Without it, the interpreter of kernels reports races.
 class RacesAllowed {
  public:
   RacesAllowed();

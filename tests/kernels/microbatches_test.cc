@@ -1,4 +1,4 @@
-// The micro-batches of a rank, and plans that no planner made.
+// The micro-batches of a rank, and plans that no planner would make.
 
 #include "batchplan/kernels/microbatches.h"
 
@@ -16,17 +16,17 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// A plan in arrays of exactly its size, on the heap, so that a sanitizer sees a read beside them.
+// A plan in arrays of exactly its size, on the heap, so that a sanitizer sees reads beside them.
 struct PlanArrays {
   std::vector<uint32_t> sequence_index = {};
   std::vector<uint32_t> sequence_lengths = {};
   std::vector<uint32_t> microbatch_offsets = {};
   std::vector<uint32_t> row_widths = {};
   std::vector<uint32_t> microbatches_per_rank = {};
-  // Empty: groups do not differ.
+  // Empty: all groups have one size.
   std::vector<uint32_t> context_sizes = {};
   uint32_t data_parallel = 1;
-  // Empty: prefixes are not shared.
+  // Empty: no prefixes are shared.
   std::vector<uint32_t> shared_tokens = {};
 
   batchplan_plan View() const {
@@ -44,7 +44,7 @@ struct PlanArrays {
   }
 };
 
-// Two mini-batches on two ranks: 2 slots, then 1. The fourth micro-batch is empty.
+// Two mini-batches on two ranks, of 2 slots and of 1. The fourth micro-batch is empty.
 PlanArrays SixMicrobatches() {
   return {.sequence_index = {4, 0, 2, 5, 1, 3, 7, 6},
           .sequence_lengths = {9, 5, 3, 8, 2, 6, 1, 4},
@@ -54,9 +54,8 @@ PlanArrays SixMicrobatches() {
           .data_parallel = 2};
 }
 
-// Two mini-batches on a pool of four ranks: slots of groups of 2, 1 and 1 and of 4, then one of 2
-// and
-// 2. The third micro-batch is empty.
+// Two mini-batches on a pool of four ranks: slots with groups of 2, 1 and 1 and of 4, then one of 2
+// and 2. The third micro-batch is empty.
 PlanArrays SixGroups() {
   return {.sequence_index = {4, 0, 2, 5, 1, 3, 7, 6},
           .sequence_lengths = {9, 5, 3, 8, 2, 6, 1, 4},

@@ -1,5 +1,5 @@
-// The CUDA backend beside the host's: random rows of several fields, of more words than a thread
-// block moves, have the same bytes on both, and wrong ones the same error.
+// Compares the CUDA backend with the host's. Random rows of several fields, with more words than a
+// thread block moves, must have equal bytes on both, and wrong rows equal errors.
 
 #include <gtest/gtest.h>
 
@@ -20,15 +20,15 @@ constexpr uint32_t kMostFields = 6;
 
 struct MovedField : FieldCase {
   batchplan_content content = BATCHPLAN_CONTENT_TOKENS;
-  // Of padded rows.
+  // The width of padded rows.
   uint32_t width = 0;
   Bytes source;
-  // What the destination holds before.
+  // The content of the destination before the call.
   Bytes destination;
   Bytes pad;
 };
 
-// All that both backends are given.
+// The input of both backends.
 struct Question {
   Case row;
   bool unpacks = false;
@@ -88,7 +88,7 @@ Question RandomQuestion(Generator& generator) {
   return question;
 }
 
-// One fault, so that both report the same.
+// A single fault, so that both report the same one.
 void PlantFault(Generator& generator, Question& question) {
   Case& row = question.row;
   const auto longest = std::ranges::max_element(row.lengths);
@@ -136,8 +136,8 @@ Answer Ask(batchplan_backend backend, const Question& question) {
   return answer;
 }
 
-// A row of one to two times `cells` cells of a rank, with fields of 8 bytes and of one, each as
-// often in a token; and ids.
+// A row of one to two times `cells` cells for a rank, with ids and with fields of 8 bytes and of
+// one.
 Question LongQuestion(Generator& generator, uint32_t cells, uint32_t context_parallel,
                       uint32_t elements) {
   Question question;
@@ -149,7 +149,7 @@ Question LongQuestion(Generator& generator, uint32_t cells, uint32_t context_par
     row.options.row_width += NaivePaddedLength(row.lengths.back(), row.options);
     row.width = std::max(row.width, row.lengths.back());
   }
-  // The tail is longer than what a thread block writes.
+  // The tail is longer than a thread block writes.
   row.options.row_width += 2000 * context_parallel;
   row.num_rows = static_cast<uint32_t>(row.lengths.size());
   for (uint32_t i = row.num_rows; i > 0; --i) row.index.push_back(i - 1);
@@ -173,7 +173,7 @@ Question LongQuestion(Generator& generator, uint32_t cells, uint32_t context_par
   return question;
 }
 
-// The same question the other way round.
+// The reverse question: unpacking instead of packing.
 Question Reversed(Question question) {
   question.unpacks = true;
   for (MovedField& field : question.fields) std::swap(field.source, field.destination);
@@ -207,7 +207,7 @@ TEST_F(MoveAgreementTest, RandomFieldsHaveTheSameBytesOnBothBackends) {
   }
 }
 
-// So many words that each thread moves several, one after the other.
+// So many words that each thread moves several.
 TEST_F(MoveAgreementTest, LongRowsHaveTheSameBytesOnBothBackends) {
   Generator generator(Seed(442));
   const auto expect_agreement = [](const Question& question) {

@@ -15,25 +15,25 @@ namespace batchplan::kernels {
 
 using Bytes = std::vector<std::byte>;
 
-// One field.
+// A field of a case.
 struct FieldCase {
   uint32_t element_size;
   uint32_t elements_per_token;
   int32_t shift;
-  // Of both tensors, in bytes; a multiple of the element size.
+  // The misalignment of both tensors, in bytes; a multiple of the element size.
   size_t source_misalignment;
   size_t destination_misalignment;
 
   size_t token_bytes() const { return size_t{element_size} * elements_per_token; }
 };
 
-// One random question: the row, and one field of it.
+// A random case: a row with one field.
 struct Case : FieldCase {
   std::vector<uint32_t> lengths;
   batchplan_layout_options options;
   uint32_t rank;
   bool ragged;
-  // Row of each sequence on the unpacked side, distinct; and how many rows there are.
+  // The row of each sequence on the unpacked side, all different; and the number of rows.
   std::vector<uint32_t> index;
   uint32_t num_rows;
   uint32_t width;
@@ -48,7 +48,7 @@ class Generator {
   uint32_t Below(uint32_t bound) { return static_cast<uint32_t>(random_() % bound); }
 
   Case Next();
-  // With sequences of up to `longest` tokens.
+  // A case with sequences of up to `longest` tokens.
   Case Next(uint32_t longest);
   FieldCase NextField();
   Bytes RandomBytes(size_t count);
@@ -57,8 +57,8 @@ class Generator {
   std::mt19937 random_;
 };
 
-// Where the rows of the unpacked side begin, in tokens; one entry more than rows. Ragged rows have
-// up to two tokens more than their sequence, others any number.
+// Where the rows of the unpacked side begin, in tokens; one entry more than rows. Rows of sequences
+// have up to two tokens more than the sequence, other rows any number.
 std::vector<int64_t> RowOffsets(const Case& c, Generator& generator);
 
 }  // namespace batchplan::kernels

@@ -1,6 +1,5 @@
-// What is wrong with a call to pack or unpack, found before or while it runs; and that nothing is
-// written out of bounds whatever the arrays hold. Among them the mistakes that packing code is
-// known for.
+// Errors in calls to pack or unpack, found before or while they run; and that nothing is written
+// out of bounds, whatever the arrays hold. Includes the known mistakes of packing code.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +21,7 @@ constexpr batchplan_layout_options kOneRank = {
 constexpr batchplan_layout_options kTwoRanks = {
     .length_multiple = 4, .context_parallel = 2, .row_width = 16};
 
-// A row of one to three sequences with a field of bytes from rows of 8 into the row.
+// A row of one to three sequences, with a field of bytes that is packed from rows of 8.
 class MoveErrorTest : public EveryBackendTest {
  protected:
   void SetUp() override {
@@ -34,7 +33,7 @@ class MoveErrorTest : public EveryBackendTest {
 
   batchplan_field Field() { return FieldOf(source_->data(), destination_->data(), 8, 'p'); }
 
-  // Each error is one of both directions.
+  // Expects the error in both directions.
   static void ExpectBoth(PackedRow& row, const batchplan_sequences& sequences,
                          const std::vector<batchplan_field>& fields, batchplan_status expected) {
     EXPECT_EQ(row.Pack(sequences, fields), expected);
@@ -112,7 +111,7 @@ TEST_P(MoveErrorTest, WidthAboveThirtyOneBitsIsRefused) {
 TEST_P(MoveErrorTest, MoreThanAGridCanWriteIsRefused) {
   if (GetParam() == BATCHPLAN_BACKEND_HOST) GTEST_SKIP() << "the host has no grid";
   PackedRow row(GetParam(), {3, 5}, kOneRank);
-  // Nothing is read before this is found.
+  // The error is found before anything is read.
   row.row().num_sequences = 1U << 20;
   batchplan_field field = Field();
   field.width = INT32_MAX;
@@ -329,7 +328,7 @@ TEST_P(MoveErrorTest, PackFillsItsDestinationsWithPaddingWhileTheErrorWordHoldsA
   EXPECT_THAT(sequence_ids.Values(), Each(-1));
 }
 
-// A layout that failed is one of empty sequences; unpacking by it would wipe out every row.
+// After a failed layout all sequences are empty; unpacking by it would wipe every row.
 TEST_P(MoveErrorTest, UnpackWritesNothingWhileTheErrorWordHoldsAnError) {
   PackedRow row(GetParam(), {0, 0}, kOneRank);
   Buffer<batchplan_status> error_word(
@@ -350,8 +349,8 @@ TEST_P(MoveErrorTest, FirstErrorStaysInTheErrorWord) {
   EXPECT_THAT(error_word.Values(), Each(BATCHPLAN_ERROR_ROW_TOO_NARROW));
 }
 
-// Whatever the arrays hold, nothing that was there before is left in a packed row: it has tokens or
-// padding, and only padding if the error word held an error already.
+// Whatever the arrays hold, a packed row keeps nothing of its old content: only tokens and padding,
+// and only padding if the error word held an error.
 TEST_P(MoveErrorTest, RandomArraysLeaveNothingInWideDestinations) {
   const RacesAllowed races;
   std::mt19937 random(Seed(6));
@@ -406,7 +405,7 @@ TEST_P(MoveErrorTest, RandomArraysLeaveNothingInWideDestinations) {
   }
 }
 
-// Whatever the arrays hold, the guards of every tensor stay whole.
+// Whatever the arrays hold, no tensor's guard is overwritten.
 TEST_P(MoveErrorTest, RandomArraysWriteNothingOutOfBounds) {
   const RacesAllowed two_sequences_may_have_one_row;
   std::mt19937 random(Seed(5));

@@ -1,5 +1,5 @@
-// Random micro-batches, layouts and fields against rows laid out token by token, which share no
-// code with the library.
+// Random micro-batches, layouts and fields, compared with rows laid out token by token without code
+// of the library.
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ void PutToken(Bytes& tensor, size_t token, std::span<const std::byte> value) {
   std::ranges::copy(value, tensor.begin() + static_cast<std::ptrdiff_t>(token * value.size()));
 }
 
-// What runs the question on a backend and knows the naive answer.
+// Runs a case on a backend, and has the naive answer.
 class Question {
  public:
   Question(batchplan_backend backend, const Case& c, Generator& generator)
@@ -52,7 +52,7 @@ class Question {
     return packed.Values();
   }
 
-  // Into what `sequences` holds.
+  // Unpacks into a tensor with the content `sequences`.
   Bytes Unpack(const Bytes& packed, const Bytes& sequences) {
     Buffer<std::byte> source(backend_, packed, case_.source_misalignment);
     Buffer<std::byte> destination(backend_, sequences, case_.destination_misalignment);
@@ -200,7 +200,7 @@ TEST_P(MovePropertyTest, FieldsOfOneLaunchAreWhatTheyAreAlone) {
     std::vector<Buffer<std::byte>> together;
     std::vector<batchplan_field> fields;
     for (const uint32_t size : {1U, 8U, 2U, 16U, 4U}) {
-      // One of them has an entry a sequence, one has no source.
+      // One field has an entry for each sequence, another has no source.
       const batchplan_content content = size == 2   ? BATCHPLAN_CONTENT_PER_SEQUENCE
                                         : size == 8 ? BATCHPLAN_CONTENT_POSITION_IDS
                                                     : BATCHPLAN_CONTENT_TOKENS;
@@ -254,7 +254,7 @@ TEST_P(MovePropertyTest, EveryTokenGetsTheEntryOfItsSequence) {
   }
 }
 
-// More words than a thread block moves, at every alignment of both sides.
+// More words than a thread block moves, with every alignment of both sides.
 TEST_P(MovePropertyTest, WideTokensAtEveryAlignmentAreMovedWhole) {
   Generator generator(Seed(16));
   for (const uint32_t size : {1U, 2U, 4U, 8U}) {

@@ -1,5 +1,5 @@
-// The worked examples of the documents that batchplan follows, and what random rows
-// (move_property_test.cc) do not reach: the ends of ranges, absent sequences, far memory.
+// The examples of the documents that batchplan follows, and what random rows
+// (move_property_test.cc) do not reach: ends of ranges, absent sequences, far memory.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using ::testing::ElementsAreArray;
 
 class PackTest : public EveryBackendTest {
  protected:
-  // Packs rows of characters, all of one width, with 'p' for padding.
+  // Packs rows of characters with equal widths; 'p' is padding.
   static std::string PackCharacters(const std::vector<uint32_t>& lengths,
                                     const batchplan_layout_options& options, uint32_t rank,
                                     std::initializer_list<std::string_view> rows,
@@ -115,7 +115,7 @@ TEST_P(PackTest, MoreThanAHundredThousandSequencesArePacked) {
   EXPECT_EQ(sequence_ids.Values(), tokens);
 }
 
-// What captured graphs do: sequences that are absent have no tokens and any index.
+// As in captured graphs, absent sequences have no tokens and any index.
 TEST_P(PackTest, AbsentSequencesMayHaveAnyIndex) {
   PackedRow row(GetParam(), {0, 2, 0},
                 {.length_multiple = 1, .context_parallel = 1, .row_width = 4});
@@ -131,7 +131,7 @@ TEST_P(PackTest, AbsentSequencesMayHaveAnyIndex) {
 using UnpackTest = EveryBackendTest;
 BATCHPLAN_EVERY_BACKEND(UnpackTest);
 
-// Step 5 of the "Complete Packing Example", backwards: letters in the order of the sequences.
+// Step 5 of the "Complete Packing Example" in reverse: letters in the order of the sequences.
 TEST_P(UnpackTest, RowsOfAllContextParallelRanksComeBackInSequenceOrder) {
   PackedRow row(GetParam(), {2, 4, 6, 1},
                 {.length_multiple = 4, .context_parallel = 2, .row_width = 20},
@@ -194,7 +194,7 @@ TEST_P(FarTokensTest, SourceBeyondTwoToTheThirtyOneElementsIsRead) {
   EXPECT_THAT(packed.Values(), ElementsAre('x', 'y', 'z'));
 }
 
-// By ragged offsets: a padded row would be written over its whole width.
+// With ragged offsets; a padded row would be written over its whole width.
 TEST_P(FarTokensTest, DestinationBeyondTwoToTheThirtyOneElementsIsWritten) {
   PackedRow row(GetParam(), {3}, kOptions);
   Buffer<char> packed(GetParam(), {'x', 'y', 'z'});

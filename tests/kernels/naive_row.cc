@@ -16,7 +16,7 @@ std::vector<Cells> InChunks(const Cells& cells, uint32_t chunks) {
   return result;
 }
 
-// What `rank` gets of one padded sequence.
+// The cells of one padded sequence that `rank` gets.
 Cells ShardOfRank(const Cells& sequence, const batchplan_layout_options& options, uint32_t rank) {
   const uint32_t ranks = options.context_parallel;
   if (ranks == 1) return sequence;

@@ -1,4 +1,4 @@
-// A packed row on any backend: its layout computed, its tensors moved, its errors brought back.
+// A packed row on any backend: computes its layout, moves its tensors, brings back its errors.
 //
 //   PackedRow row(BATCHPLAN_BACKEND_CUDA, {2, 4, 6, 1}, options, /*rank=*/0);
 //   EXPECT_EQ(row.Pack(sequences, {field}), BATCHPLAN_OK);
@@ -20,13 +20,13 @@ namespace batchplan::kernels {
 
 class PackedRow {
  public:
-  // Fails the current test if the layout does not exist. Without `shared` prefixes are not.
+  // The test fails if the layout can't be made. Without `shared`, no prefixes are shared.
   PackedRow(batchplan_backend backend, const std::vector<uint32_t>& lengths,
             const batchplan_layout_options& options, uint32_t rank = 0,
             const std::optional<std::vector<uint32_t>>& shared = std::nullopt);
 
-  // Each returns what the call returned if that was an error, else what the error word holds
-  // afterwards. Clears the word before.
+  // Each clears the error word, makes the call, and returns the call's error or else the error
+  // word.
   batchplan_status Pack(const batchplan_sequences& sequences,
                         const std::vector<batchplan_field>& fields);
   batchplan_status Unpack(const batchplan_sequences& sequences,
@@ -35,13 +35,13 @@ class PackedRow {
                                   const batchplan_gradient& gradient);
   batchplan_status Reduce(const batchplan_reduction& reduction);
 
-  // To change before a call.
+  // May be changed before a call.
   batchplan_row& row() { return row_; }
   // Overwrites the computed offsets.
   void SetOffsets(const std::vector<int32_t>& cu_seqlens,
                   const std::vector<int32_t>& cu_seqlens_padded);
   void SetLeastShared(const std::vector<int32_t>& least_shared);
-  // Cells of the packed side of a field.
+  // The number of cells on the packed side of a field.
   size_t cells() const;
 
  private:
@@ -55,7 +55,7 @@ class PackedRow {
   batchplan_row row_;
 };
 
-// A field of T, one element a token unless said otherwise.
+// A field of T, with one element a token by default.
 template <typename T>
 batchplan_field FieldOf(const T* source, T* destination, uint64_t width, T pad = T{},
                         uint64_t elements_per_token = 1) {
@@ -76,7 +76,7 @@ batchplan_field IdsOf(batchplan_content content, T* destination) {
           .destination = destination};
 }
 
-// The characters of all strings one after the other: rows of a padded field of bytes.
+// The characters of all strings in a row: rows of a padded field of bytes.
 std::vector<char> Characters(std::initializer_list<std::string_view> rows);
 
 }  // namespace batchplan::kernels

@@ -1,4 +1,4 @@
-// How many random cases a test tries, and which.
+// How many random cases a test tries, and with which seeds.
 
 #ifndef BATCHPLAN_TESTS_KERNELS_RANDOM_CASES_H_
 #define BATCHPLAN_TESTS_KERNELS_RANDOM_CASES_H_
@@ -7,12 +7,10 @@
 
 namespace batchplan::kernels {
 
-// `count` times BATCHPLAN_TEST_SCALE of the environment, which is 1 where it is not set, and at
-// least one.
+// `count` times the environment's BATCHPLAN_TEST_SCALE, which is 1 if unset; at least one.
 uint64_t Cases(uint64_t count);
 
-// Another seed for each BATCHPLAN_TEST_SEED of the environment, `seed` itself where that is not
-// set.
+// A different seed for each BATCHPLAN_TEST_SEED of the environment; `seed` itself if that is unset.
 uint32_t Seed(uint32_t seed);
 
 }  // namespace batchplan::kernels

@@ -1,4 +1,4 @@
-// Sums and means per sequence: of packed rows, equal to those of padded ones.
+// Sums and means per sequence: those of packed rows equal those of padded ones.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 using ReduceTest = EveryBackendTest;
 BATCHPLAN_EVERY_BACKEND(ReduceTest);
 
-// All outputs of one reduction.
+// All outputs of a reduction.
 struct Reduced {
   std::vector<float> sums;
   std::vector<float> weight_sums;
@@ -132,7 +132,7 @@ TEST_P(ReduceTest, HalvesOfEveryBitPatternHaveTheirValue) {
 struct Losses {
   std::vector<uint32_t> lengths;
   uint32_t width = 0;
-  // [sequences, width], NaN behind the sequences.
+  // [sequences, width], with NaN behind the sequences.
   std::vector<float> values;
   std::vector<float> weights;
 };
@@ -183,7 +183,7 @@ TEST_P(ReduceTest, PackedLossIsThePaddedLossBitForBit) {
   for (uint64_t round = 0; round < Cases(60); ++round) {
     const Losses losses = RandomLosses(random);
     const auto n = static_cast<uint32_t>(losses.lengths.size());
-    // The padded batch, reduced where it stands.
+    // Reduces the padded batch in place.
     PackedRow padded(GetParam(), losses.lengths,
                      {.length_multiple = 1,
                       .context_parallel = 1,
@@ -197,15 +197,15 @@ TEST_P(ReduceTest, PackedLossIsThePaddedLossBitForBit) {
     EXPECT_EQ(ReducePacked(GetParam(), losses, PackedOptions(losses, 1), 0), expected);
     EXPECT_EQ(ReducePacked(GetParam(), losses, PackedOptions(losses, 3), BATCHPLAN_ALL_RANKS),
               expected);
-    // And on the host, whatever the backend.
+    // Reduces on the host too, whatever the backend.
     EXPECT_EQ(ReducePacked(BATCHPLAN_BACKEND_HOST, losses, PackedOptions(losses, 1), 0), expected);
   }
 }
 
-// Values that cancel, so that every other order gives another sum.
+// Values that cancel, so that any other order gives another sum.
 double Cancelling(size_t i) { return std::array{1e16, 1.0, -1e16}[i % 3]; }
 
-// Of the first `tokens` of them, in the order that reduce.h documents.
+// The sum of the first `tokens` values in the order that reduce.h documents.
 float SumInOrder(uint32_t tokens) {
   constexpr size_t kChunk = 2048;
   constexpr size_t kRunningSums = 256;
@@ -238,7 +238,7 @@ TEST_P(ReduceTest, TokensAreAddedInTheDocumentedOrder) {
   const batchplan_reduction reduction = {.values = buffer.data(), .value_type = BATCHPLAN_FLOAT64};
   EXPECT_EQ(Reduce(GetParam(), row, reduction).sums, expected);
 
-  // So they are without a workspace.
+  // So are sums without a workspace.
   Buffer<float> sums(GetParam(), lengths.size());
   Buffer<batchplan_status> error_word(GetParam(), std::vector<batchplan_status>{BATCHPLAN_OK});
   batchplan_reduction alone = reduction;
@@ -288,7 +288,7 @@ TEST_P(ReduceTest, PartsOfContextParallelRanksAddUpToTheSequence) {
       for (size_t i = 0; i < sums.size(); ++i) sums[i] += part.sums[i];
     }
     for (size_t i = 0; i < sums.size(); ++i) {
-      // Of the parts' magnitude: they may cancel each other.
+      // Relative to the magnitude of the parts, which may cancel.
       EXPECT_NEAR(sums[i], whole.sums[i], 1e-6 * (3.0 * losses.lengths[i] + 1));
     }
   }
@@ -298,7 +298,7 @@ TEST_P(ReduceTest, MoreSequencesThanThreadBlocksAreReduced) {
   constexpr uint32_t kSequences = 2500;
   PackedRow row(GetParam(), std::vector<uint32_t>(kSequences, 2),
                 {.length_multiple = 1, .context_parallel = 1, .row_width = 2 * kSequences});
-  // Other values in every sequence, so that one read too late is seen.
+  // Each sequence has other values, so that a late read is noticed.
   std::vector<uint8_t> values(2 * size_t{kSequences});
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<uint8_t>(i * i % 251);
   Buffer<uint8_t> buffer(GetParam(), values);
@@ -312,7 +312,7 @@ TEST_P(ReduceTest, MoreSequencesThanThreadBlocksAreReduced) {
   }
   EXPECT_EQ(reduced.sum_total, static_cast<float>(total));
 
-  // Without a workspace, a thread block takes a sequence after the other.
+  // Without a workspace, a thread block loops over sequences.
   Buffer<float> sums(GetParam(), kSequences);
   Buffer<batchplan_status> error_word(GetParam(), std::vector<batchplan_status>{BATCHPLAN_OK});
   const batchplan_reduction alone = {

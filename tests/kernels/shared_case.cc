@@ -15,7 +15,7 @@ SharedCase CaseOf(Generator& generator, Forest forest) {
   c.tail = generator.Below(4);
   static_cast<FieldCase&>(c.field) = generator.NextField();
   c.field.shift = 0;
-  // Long chains of wide tokens take an interpreter long.
+  // The interpreter is slow for long chains of wide tokens.
   const uint64_t tokens =
       std::accumulate(c.forest.lengths.begin(), c.forest.lengths.end(), uint64_t{0});
   if (tokens > 20000) {

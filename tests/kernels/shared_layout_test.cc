@@ -1,5 +1,5 @@
-// Layouts of sequences that share prefixes: the documented example, edges, random forests against
-// paths that are followed token by token, and what is refused.
+// Layouts of sequences that share prefixes: the documented example, edge cases, random forests
+// compared with paths followed token by token, and errors.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TEST_P(SharedLayoutTest, RowWithoutSequencesIsTail) {
   EXPECT_THAT(empty.cu_new, ElementsAre(0));
 }
 
-// Whether the token of `cell` is one of those that the token of `query` follows, or is that itself.
+// Whether the token of `query` attends to the token of `cell`: they are on one path, or the same.
 bool IsSeenBy(const NaiveForest& naive, int32_t cell, int32_t query) {
   const std::vector<int32_t>& path = naive.paths[naive.sequence_ids[query]];
   const auto end = path.begin() + naive.position_ids[query] + 1;
@@ -189,7 +189,7 @@ TEST(SharedLayoutArgumentTest, SubtreesNeedTheArraysThatTheyAreFoundBy) {
   EXPECT_EQ(status_of(layout, shared), BATCHPLAN_OK);
   layout.least_shared = nullptr;
   EXPECT_EQ(status_of(layout, shared), BATCHPLAN_ERROR_NULL_POINTER);
-  // Padding is of its sequence.
+  // Padding belongs to its sequence.
   EXPECT_EQ(status_of(layout, nullptr), BATCHPLAN_OK);
   EXPECT_THAT(subtree_end, ElementsAre(8, 8, 8, 8, 8, 8, 8, 8, 16, 16, 16, 16, 16, 16, 16, 16));
   layout.cu_seqlens_padded = nullptr;

@@ -1,5 +1,5 @@
-// Packing and unpacking where prefixes are shared: the documented example, edges and
-// random forests against paths that are followed token by token, and what is refused.
+// Packing and unpacking with shared prefixes: the documented example, edge cases, random forests
+// compared with paths followed token by token, and errors.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -185,7 +185,7 @@ TEST_P(SharedMoveTest, PredecessorsAreUnpackedFromSharedRowsAlone) {
   EXPECT_EQ(shared.Unpack({.num_rows = 3}, {before}), BATCHPLAN_ERROR_SEQUENCE_TOO_LONG);
 }
 
-// Whatever the arrays hold, nothing outside of the outputs is written, and errors are found.
+// Whatever the arrays hold, nothing is written outside of the outputs, and errors are found.
 TEST_P(SharedMoveTest, ArraysThatAreNoLayoutAreErrors) {
   const std::vector<int32_t> cu_seqlens = {0, 5, 12, 16};
   const std::vector<int32_t> cu_new = {0, 5, 9, 11};

@@ -1,5 +1,5 @@
-// The gradient of unpacking where prefixes are shared: the documented example, edges and random
-// forests against sums over paths that are followed token by token, rounding, and what is refused.
+// The gradient of unpacking with shared prefixes: the documented example, edge cases, random
+// forests compared with sums over paths followed token by token, rounding, and errors.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,8 @@ TEST_P(UnpackGradientTest, GradientOfTheExampleIsTheSumOfItsSequences) {
   EXPECT_THAT(gradient.Values(), ElementsAre(7, 7, 3, 1, 1, 2, 2, 2, 2, 4, 4, 0));
 }
 
-// Of T, which `data_type` is. Random bits, so that another order of the sums has others.
+// Random bits of type T, which `data_type` names, so that another order of the sums has another
+// result.
 template <typename T>
 void ExpectSums(batchplan_backend backend, batchplan_data_type data_type, PackedRow& row,
                 const SharedCase& c, Generator& generator) {
@@ -78,7 +79,7 @@ TEST_P(UnpackGradientTest, GradientsAreSumsInTheOrderOfTheSequences) {
   });
 }
 
-// Of one token that as many sequences share as there are values, as the bits of its elements.
+// The sum for a token that as many sequences share as there are values; all as bits.
 uint16_t SumOf(batchplan_backend backend, batchplan_data_type data_type,
                const std::vector<uint16_t>& values, uint32_t elements_per_token = 1) {
   const size_t count = values.size();
@@ -110,16 +111,16 @@ TEST_P(UnpackGradientTest, NarrowFloatsAreAddedUpInFloatAndRoundedOnce) {
     const auto bfloat16 = [&](const std::vector<uint16_t>& values) {
       return SumOf(GetParam(), BATCHPLAN_BFLOAT16, values, elements);
     };
-    // 2048 + 1 + 1 is 2050: 2049, which is rounded to 2048, is not in between. 2049 and 2051 go to
+    // 2048 + 1 + 1 is 2050; the intermediate 2049 is not rounded to 2048. 2049 and 2051 round to
     // the even neighbour.
     EXPECT_EQ(half({0x6800, 0x3C00, 0x3C00}), 0x6801);
     EXPECT_EQ(half({0x6800, 0x3C00}), 0x6800);
     EXPECT_EQ(half({0x6800, 0x4200}), 0x6802);
-    // 65504 + 16 is infinite, 65504 + 15 is not; nor is what was while it was added up.
+    // 65504 + 16 is infinite, 65504 + 15 is not; nor is a sum that is only infinite in between.
     EXPECT_EQ(half({0x7BFF, 0x4C00}), 0x7C00);
     EXPECT_EQ(half({0x7BFF, 0x4B80}), 0x7BFF);
     EXPECT_EQ(half({0x7BFF, 0x7BFF, 0xFBFF}), 0x7BFF);
-    // The two smallest numbers; the largest subnormal one and the smallest.
+    // The two smallest numbers; the largest subnormal and the smallest number.
     EXPECT_EQ(half({0x0001, 0x0001}), 0x0002);
     EXPECT_EQ(half({0x83FF, 0x8001}), 0x8400);
     EXPECT_EQ(bfloat16({0x4380, 0x3F80, 0x3F80}), 0x4381);
@@ -129,7 +130,7 @@ TEST_P(UnpackGradientTest, NarrowFloatsAreAddedUpInFloatAndRoundedOnce) {
   }
 }
 
-// A gradient of one sequence is what it was; a NaN, some NaN.
+// The gradient of a single sequence is unchanged; a NaN becomes some NaN.
 TEST_P(UnpackGradientTest, EveryNarrowFloatIsKept) {
   std::vector<uint16_t> values(1U << 16);
   std::iota(values.begin(), values.end(), uint16_t{0});

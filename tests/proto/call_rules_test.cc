@@ -13,7 +13,7 @@ using absl::StatusCode;
 
 constexpr double kLongest = 1;  // not in [0, 1), for waits that are whole
 
-// How many attempts a call makes in a minute whose attempts all end so at once, and what ends it.
+// How many attempts a call makes in a minute if all attempts end so at once, and what ends it.
 std::pair<int, Action> Attempts(CallKind kind, StatusCode code,
                                 std::optional<absl::Duration> pushback = std::nullopt) {
   CallAttempts attempts(kind, {}, absl::Minutes(1));
@@ -27,7 +27,7 @@ std::pair<int, Action> Attempts(CallKind kind, StatusCode code,
 
 constexpr CallKind kAllKinds[] = {CallKind::kPlan, CallKind::kPlanWithFallback, CallKind::kJoin,
                                   CallKind::kReport};
-// 0.1, 0.2 ... 1.6, and then 28 times 2 s, up to a minute.
+// 0.1, 0.2, ..., 1.6, and then 28 times 2 s fill a minute.
 constexpr int kInAMinute = 34;
 
 TEST(CallRules, ALostServerIsTriedUntilTheCallIsOver) {
@@ -71,7 +71,7 @@ TEST(CallRules, WithoutAFallbackWhatTheServerLacksIsFinal) {
   }
 }
 
-// A join's says which workers are missing.
+// The status of a join says which workers are missing.
 TEST(CallRules, TimeThatRanOutIsTriedAgainForPlansAlone) {
   EXPECT_EQ(Attempts(CallKind::kPlan, StatusCode::kDeadlineExceeded),
             std::pair(kFewAttempts, Action::kReturn));
@@ -98,7 +98,7 @@ TEST(CallRules, AFullQueueIsTriedWhenTheServerSays) {
             std::pair(kFewAttempts, Action::kReturn));
 }
 
-// Its status is the queue's, not that time ran out later.
+// The call gets the queue's status, not one of a later time-out.
 TEST(CallRules, AnAttemptThatWouldComeTooLateIsNotWaitedFor) {
   CallAttempts attempts(CallKind::kPlan, {}, absl::Seconds(10));
   EXPECT_EQ(
@@ -147,7 +147,7 @@ TEST(CallRules, OnlyPlansHaveALimitOnAnAttempt) {
   EXPECT_EQ(timeout(CallKind::kJoin, absl::Milliseconds(500)), absl::ZeroDuration());
 }
 
-// Of a hung server's: ten seconds until pings tell, and what is left of fifteen to connect again.
+// With a hung server: ten seconds until pings fail, and the rest of fifteen to connect again.
 TEST(CallRules, AFallbackLosesFifteenSecondsOrHalfOfTheCallsTime) {
   for (const auto& [of_call, lost] : {std::pair(absl::Seconds(60), absl::Seconds(15)),
                                       std::pair(absl::Seconds(30), absl::Seconds(15)),
@@ -170,7 +170,7 @@ TEST(CallRules, AFallbackLosesFifteenSecondsOrHalfOfTheCallsTime) {
   }
 }
 
-// A plan may take long on a server that is well.
+// A healthy server may need long for a plan.
 TEST(CallRules, TheFirstAttemptWithAFallbackHasHalfOfTheCallsTime) {
   CallAttempts attempts(CallKind::kPlanWithFallback, {}, absl::Minutes(1));
   EXPECT_EQ(attempts.Timeout(absl::ZeroDuration()), absl::Seconds(30));

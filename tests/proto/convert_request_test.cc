@@ -185,7 +185,7 @@ TEST(ConvertRequestTest, EqualCountsAreAskedForInOneOfTwoWays) {
   EXPECT_THAT(
       std::string(Refused("passes {} passes { sequence_counts: EQUAL_COUNTS_EXACT }").message()),
       HasSubstr("passes[1].sequence_counts is set"));
-  // What the request sets stands over the preset.
+  // What the request sets overrides the preset.
   EXPECT_EQ(ParseRequest(Request("preset: 'verl' passes { max_tokens_per_microbatch: 10 "
                                  "sequence_counts: EQUAL_COUNTS_WITHIN_ONE }"))
                 ->options.passes[0]
@@ -353,7 +353,7 @@ TEST(ConvertRequestTest, WhatRanksExchangeFollowsFromTheModelsShapeToo) {
                                                            }
                                                          })pb"))
                                    .value();
-  // 4 * 50 bytes of each of two layers.
+  // 4 * 50 bytes for each of two layers.
   ASSERT_EQ(parsed.options.cost_model.exchange.size(), 2u);
   EXPECT_EQ(parsed.options.cost_model.exchange[0].up_to_size, 8u);
   EXPECT_DOUBLE_EQ(parsed.options.cost_model.exchange[0].per_token, 1e-9 * 400 * 250);

@@ -69,8 +69,7 @@ TEST(ConvertResponseTest, SaysWhatAMicrobatchCostsByDefaultOnAPipelineAndItsBubb
             response.passes(0).metrics().pipeline_bubble());
 }
 
-// What is left out enters neither the plan nor its fingerprint in another way than where it is
-// said.
+// Omitted fields and explicit defaults give the same plan and fingerprint.
 TEST(ConvertResponseTest, APipelineThatSaysItsDefaultsHasTheSameFingerprint) {
   v1::PlanBatchRequest request;
   for (uint32_t i = 0; i < 40; ++i) request.mutable_manifest()->add_lengths(1 + i * 7919 % 100);

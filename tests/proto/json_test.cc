@@ -54,7 +54,7 @@ TEST(JsonTest, NumbersHaveAPointWhateverTheLocale) {
   ASSERT_TRUE(FromJson(*json, &read).ok());
   EXPECT_EQ(read.SerializeAsString(), response.SerializeAsString());
   EXPECT_FALSE(FromJson(R"({"planningTime": "0,0125s"})", &read).ok());
-  // As the caller left it.
+  // The caller's locale is still set.
   EXPECT_EQ(absl::string_view(std::localeconv()->decimal_point), ",");
 }
 
@@ -72,7 +72,7 @@ TEST(JsonTest, AFieldThatIsGivenTwiceIsRefusedByPlace) {
                                         "max_tokens_per_microbatch": 2}]})"),
             "passes[1].max_tokens_per_microbatch is given twice");
   EXPECT_THAT(ErrorOf(R"({"jobId": "a", "job\u0049d": "b"})"), HasSubstr("a name with an escape"));
-  // The same name in objects of their own.
+  // One name in different objects.
   EXPECT_EQ(ErrorOf(R"({"passes": [{"name": "a"}, {"name": "b"}]})"), "");
 }
 

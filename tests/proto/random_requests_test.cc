@@ -1,4 +1,4 @@
-// Random requests and their plans, over the wire and back.
+// Sends random requests and their plans over the wire and back.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 namespace batchplan {
 namespace {
 
-// Every fourth with groups that differ in size.
+// Every fourth request has groups that differ in size.
 testing::GeneratedRequest RandomRequest(uint64_t seed) {
   testing::GeneratedRequest request =
       seed % 4 == 0 ? testing::GenerateDynamicRequest(seed) : testing::GenerateRequest(seed);
@@ -27,7 +27,7 @@ testing::GeneratedRequest RandomRequest(uint64_t seed) {
   return request;
 }
 
-// `wire` once sent and received.
+// `wire` after sending and receiving.
 template <typename Message>
 Message Sent(const Message& wire) {
   Message received;
@@ -54,7 +54,7 @@ TEST(RandomRequestsTest, ArriveAsTheyWereSent) {
     received.loads = testing::CopyLoads(parsed->manifest);
     received.kinds.assign(parsed->manifest.kinds.begin(), parsed->manifest.kinds.end());
     received.options = parsed->options;
-    // Of a later pass the wire does not say what the first one decides.
+    // For later passes, the wire leaves out what the first pass decides.
     for (testing::GeneratedRequest* side : {&request, &received}) {
       for (size_t i = 1; i < side->options.passes.size(); ++i) {
         side->options.passes[i].sharding = side->options.passes[0].sharding;

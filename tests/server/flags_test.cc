@@ -1,5 +1,4 @@
-// Where the flags of batchplan-server come from, seen from outside: --print_config tells what
-// holds.
+// Where the flags of batchplan-server come from, as --print_config shows it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +28,7 @@ Ended RunServer(const std::vector<std::string>& flags,
   return {server.Wait(), output};
 }
 
-// What --print_config prints with these flags and variables; "" and a failure if it fails.
+// The output of --print_config with these flags and variables; "" and a test failure if it fails.
 std::string Printed(std::vector<std::string> flags,
                     const std::vector<std::string>& variables = {}) {
   flags.emplace_back("--print_config");
@@ -40,7 +39,7 @@ std::string Printed(std::vector<std::string> flags,
 
 class FlagsTest : public testing::Test {
  protected:
-  // A file of this test's own.
+  // Writes a file for this test.
   std::string File(const std::string& content, const std::string& name = "batchplan.toml") {
     return directory_.Write(name, content);
   }

@@ -23,14 +23,14 @@ class SharedPartitions {
         tokens_(NaiveTokens(manifest)),
         ranks_(AtLeastOne(options.topology.data_parallel)),
         context_(static_cast<double>(AtLeastOne(options.topology.context_parallel))) {
-    // Chunks of two a context-parallel rank, each divided among the sequence-parallel ranks.
+    // Two chunks for each context-parallel rank, each divided among the sequence-parallel ranks.
     const uint64_t chunks =
         (context_ > 1 ? 2 * AtLeastOne(options.topology.context_parallel) : 1) *
         (options.topology.sequence_parallel ? AtLeastOne(options.topology.tensor_parallel) : 1);
     multiple_ = std::lcm(chunks, AtLeastOne(pass_.length_multiple));
     capacity_ = pass_.max_tokens_per_microbatch / multiple_ * multiple_;
     for (const std::vector<Token>& sequence : tokens_) {
-      // Whose first token is another's.
+      // Whether its first token is that of another sequence.
       some_share_ =
           some_share_ || sequence[0] >> 32 != static_cast<uint64_t>(&sequence - &tokens_[0]);
     }
@@ -50,7 +50,7 @@ class SharedPartitions {
     return (tokens + multiple_ - 1) / multiple_ * multiple_;
   }
 
-  // Sequences from `next` on into the rows so far or a new one.
+  // Puts the sequences from `next` on into open rows or a new one.
   void Place(uint32_t next) {
     if (next == tokens_.size()) {
       Deal();
@@ -66,7 +66,7 @@ class SharedPartitions {
     rows_.pop_back();
   }
 
-  // What a row takes; infinity if it can't be.
+  // The cost of a row; infinity if the row breaks a limit.
   double CostOf(Row row) const {
     constexpr double kImpossible = std::numeric_limits<double>::infinity();
     if (pass_.max_sequences_per_microbatch > 0 && row.size() > pass_.max_sequences_per_microbatch) {
@@ -107,7 +107,7 @@ class SharedPartitions {
     costs_.clear();
     for (const Row& row : rows_) costs_.push_back(CostOf(row));
     if (std::ranges::max(costs_) == std::numeric_limits<double>::infinity()) return;
-    // Up to such as leave all rows to one rank.
+    // Tries slots until one rank could have all rows.
     const uint64_t most = std::max<uint64_t>(rows_.size(), fewest_slots_) + step_;
     for (uint64_t slots = fewest_slots_; slots < most; slots += step_) {
       const uint64_t places = slots * ranks_;
@@ -141,7 +141,7 @@ class SharedPartitions {
     return true;
   }
 
-  // Rows from `next` on to ranks that have a slot left.
+  // Deals the rows from `next` on to ranks with free slots.
   void DealFrom(size_t next) {
     if (next == rows_.size()) {
       if (HasItsRanks()) dealt_ = std::min(dealt_, StepTime());
@@ -154,12 +154,12 @@ class SharedPartitions {
       for (const uint32_t sequence : rows_[next]) rank_of_[sequence] = static_cast<uint32_t>(rank);
       DealFrom(next + 1);
       of_rank_[rank].pop_back();
-      // Ranks that have nothing are alike.
+      // Ranks without rows are interchangeable.
       if (was_free && manifest_.ranks.empty()) break;
     }
   }
 
-  // As ranks, groups and equal counts ask.
+  // Whether ranks, groups and equal counts are as required.
   bool HasItsRanks() const {
     std::map<uint32_t, uint32_t> rank_of_group;
     std::vector<uint32_t> counts(ranks_, 0);
@@ -175,7 +175,7 @@ class SharedPartitions {
     return apart == 0 || (pass_.sequence_counts == EqualCounts::kWithinOne && apart == 1);
   }
 
-  // Each rank's rows by descending cost, and empty ones behind them.
+  // Sorts each rank's rows by descending cost, with empty ones at the end.
   double StepTime() const {
     const double empty = options_.cost_model.per_microbatch;
     std::vector<double> slowest(slots_, empty);
@@ -200,14 +200,14 @@ class SharedPartitions {
   const std::vector<std::vector<Token>> tokens_;
   const uint64_t ranks_;
   const double context_;
-  // Else every sequence is aligned by itself.
+  // If no sequences share, each one is aligned by itself.
   bool some_share_ = false;
   uint64_t multiple_ = 1;
   uint64_t capacity_ = 0;
   uint64_t step_ = 1;
   uint64_t fewest_slots_ = 1;
   std::vector<Row> rows_;
-  // Of the rows; and as they are dealt to ranks, each with so many slots.
+  // The costs of rows, and the ranks they are dealt to, each with this number of slots.
   std::vector<double> costs_;
   std::vector<std::vector<double>> of_rank_;
   std::vector<uint32_t> rank_of_;  // by sequence

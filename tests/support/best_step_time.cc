@@ -11,7 +11,7 @@ namespace {
 
 class Partitions {
  public:
-  // Into so many bins, or any number if that is 0.
+  // Into exactly `bins` bins, or any number if that is 0.
   Partitions(const PackItems& items, const BinLimits& limits, uint32_t ranks, size_t bins)
       : items_(items), limits_(limits), ranks_(ranks), wanted_(bins) {}
 
@@ -27,7 +27,7 @@ class Partitions {
     uint64_t cost = 0;
   };
 
-  // Items from `item` on into the bins so far or a new one.
+  // Puts the items from `item` on into open bins or a new one.
   void Place(uint32_t item) {
     if (item == items_.size()) {
       if (wanted_ == 0 || bins_.size() == wanted_) best_ = std::min(best_, Dealt());
@@ -68,7 +68,7 @@ class Partitions {
   uint64_t best_ = std::numeric_limits<uint64_t>::max();
 };
 
-// The partitions of each rank's items beside each other.
+// Combines the partitions of all ranks' items.
 class RankPartitions {
  public:
   RankPartitions(const PackItems& items, const BinLimits& limits, uint32_t ranks,
@@ -107,7 +107,7 @@ class RankPartitions {
         Place(item + 1);
       }
       own[bin] = before;
-      // The new bin, which is tried first.
+      // Removes the new bin, which is tried first.
       if (bin + 1 == own.size() && before.tokens == 0) own.pop_back();
     }
   }

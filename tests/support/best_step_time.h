@@ -1,5 +1,5 @@
-// The least step time of tiny instances, by trying everything: the oracle that lower bounds and
-// solvers are held against. Shares no code with them.
+// The least step time of tiny instances, found by trying everything. Lower bounds and solvers are
+// tested against it; it shares no code with them.
 
 #ifndef BATCHPLAN_TESTS_SUPPORT_BEST_STEP_TIME_H_
 #define BATCHPLAN_TESTS_SUPPORT_BEST_STEP_TIME_H_
@@ -12,28 +12,28 @@
 
 namespace batchplan::testing {
 
-// The items that the functions below take at most.
+// The functions below accept up to this many items.
 inline constexpr size_t kMaxBestStepTimeItems = 10;
 
-// The least sum over slots of the maximum over ranks of a micro-batch's cost, over all packings
-// into any number of slots; the cost of an item is its load. Every item fits the limits alone.
-// Tries all partitions into micro-batches, of which nine items have 21,147, and deals each by cost,
-// which is best: the s-th costliest slot is at least as costly as its costliest micro-batch when
-// all before it are full of costlier ones.
+// The least step time in lockstep, over all packings into any number of slots: the sum over slots
+// of the costliest micro-batch. An item's cost is its load. Every item fits the limits alone. Tries
+// all partitions into micro-batches (21,147 for nine items) and deals each by descending cost. That
+// is optimal: in any dealing, the s-th costliest slot costs at least as much as the ((s - 1) *
+// ranks + 1)-th costliest micro-batch.
 uint64_t BestLockstep(const PackItems& items, const BinLimits& limits, uint32_t ranks);
 
-// The same over all packings into exactly so many micro-batches, none empty; the largest number if
-// there is none.
+// BestLockstep for exactly `microbatches` micro-batches, none of them empty; the largest number if
+// there is no such packing.
 uint64_t BestLockstep(const PackItems& items, const BinLimits& limits, uint32_t ranks,
                       size_t microbatches);
 
-// As the first where item i stays on rank rank_of[i]: tries all partitions of each rank beside all
-// of the others. With `equal_counts` every rank has as many micro-batches, none of them empty; the
-// largest number if that can't be.
+// BestLockstep if item i stays on rank rank_of[i]. Tries all combinations of the ranks' partitions.
+// With `equal_counts`, all ranks have equally many micro-batches, none empty; the largest number if
+// that is impossible.
 uint64_t BestLockstepOfRanks(const PackItems& items, const BinLimits& limits, uint32_t ranks,
                              std::span<const uint32_t> rank_of, bool equal_counts = false);
 
-// The least maximum over ranks of the sum of its costs. O(ranks^n).
+// The least accumulated step time: the largest sum of a rank's costs. O(ranks^n).
 uint64_t BestAccumulated(const PackItems& items, uint32_t ranks);
 
 }  // namespace batchplan::testing

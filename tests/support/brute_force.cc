@@ -14,7 +14,7 @@ struct OpenBin {
   std::vector<uint32_t> items;
 };
 
-// Places the items in decreasing order; `choose` picks one of the open bins that hold the item.
+// Places the items in descending order; `choose` picks one of the open bins that hold the item.
 template <typename Choose>
 NaiveBins PackDecreasing(std::span<const uint32_t> lengths, uint32_t capacity, uint32_t max_items,
                          Choose choose) {
@@ -54,7 +54,7 @@ uint32_t BruteForceMinBins(std::span<const uint32_t> lengths, uint32_t capacity,
     }
     fits[subset] = tokens <= capacity && static_cast<uint32_t>(std::popcount(subset)) <= max_items;
   }
-  // The bin of a subset's lowest item is some fitting part of the subset with that item in it.
+  // Tries all fitting parts that contain the lowest item of the subset as that item's bin.
   std::vector<uint32_t> fewest(subsets, 0);
   for (uint32_t subset = 1; subset < subsets; ++subset) {
     const uint32_t lowest = subset & (~subset + 1);

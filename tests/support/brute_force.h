@@ -1,5 +1,5 @@
-// Bin packing by the plainest means there are, to hold fast packers against: the true optimum of
-// small instances, and first fit and best fit without any index over the bins.
+// The simplest bin packing, to test fast packers against: the true optimum of small instances, and
+// first fit and best fit without an index over bins.
 //
 // Items are positions in the span of lengths; each length is in 1 .. capacity.
 
@@ -14,27 +14,27 @@
 
 namespace batchplan::testing {
 
-// Bin b holds the items bins[b], in the order in which they were placed.
+// Bin b has the items bins[b], in the order of placement.
 using NaiveBins = std::vector<std::vector<uint32_t>>;
 
 inline constexpr uint32_t kNoItemLimit = std::numeric_limits<uint32_t>::max();
 
-// The items that BruteForceMinBins takes at most.
+// BruteForceMinBins accepts up to this many items.
 inline constexpr size_t kMaxBruteForceItems = 16;
 
-// The fewest bins of `capacity` tokens and `max_items` items that hold all items; 0 for none.
-// Exact, by dynamic programming over the subsets of items: O(3^n) time, O(2^n) memory, which is
-// 0.1 ms for 10 items and some 50 ms for 16.
+// The fewest bins of `capacity` tokens and `max_items` items that hold all items; 0 for no items.
+// Exact, by dynamic programming over subsets: O(3^n) time and O(2^n) memory, which is 0.1 ms for 10
+// items and some 50 ms for 16.
 uint32_t BruteForceMinBins(std::span<const uint32_t> lengths, uint32_t capacity,
                            uint32_t max_items = kNoItemLimit);
 
-// Items by (length, position), both descending, each into the lowest-numbered bin that holds it.
+// Takes items by descending (length, position), each into the lowest-numbered bin that holds it.
 // O(n * bins).
 NaiveBins NaiveFirstFitDecreasing(std::span<const uint32_t> lengths, uint32_t capacity,
                                   uint32_t max_items = kNoItemLimit);
 
-// Items in the same order, each into the fullest bin that holds it, the lowest-numbered of equally
-// full ones. O(n * bins).
+// Takes items by descending (length, position), each into the fullest bin that holds it; of equally
+// full bins, the lowest-numbered. O(n * bins).
 NaiveBins NaiveBestFitDecreasing(std::span<const uint32_t> lengths, uint32_t capacity,
                                  uint32_t max_items = kNoItemLimit);
 

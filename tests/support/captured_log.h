@@ -17,7 +17,7 @@
 namespace batchplan {
 
 inline void CaptureLog() {
-  // Lines of before are not of what comes.
+  // Earlier lines are written first, so that they are not captured.
   FlushLog(absl::Minutes(1));
   ::testing::internal::CaptureStderr();
 }

@@ -27,7 +27,7 @@ struct Free {
 using Key = std::unique_ptr<EVP_PKEY, Free>;
 using Certificate = std::unique_ptr<X509, Free>;
 
-// libcrypto fails here only where memory ends.
+// These calls of libcrypto fail only if memory runs out.
 template <typename T>
 T Must(T result) {
   if (!result) std::abort();
@@ -49,7 +49,7 @@ void AddExtension(X509* certificate, int nid, const char* value) {
   Must(X509_add_ext(certificate, extension.get(), -1));
 }
 
-// A certificate without its signature; `issuer` is nullptr where it signs itself.
+// An unsigned certificate; `issuer` is nullptr if it will sign itself.
 Certificate NewCertificate(const std::string& common_name, EVP_PKEY* key, X509* issuer,
                            const Validity& validity) {
   static std::atomic<int64_t> last_serial = 0;

@@ -16,13 +16,13 @@
 
 namespace batchplan {
 
-// As files hold them.
+// A certificate and its key, as PEM files have them.
 struct PemPair {
   std::string certificate;
   std::string key;
 };
 
-// From when to when a certificate holds, counted from now.
+// The time in which a certificate is valid, relative to now.
 struct Validity {
   absl::Duration from = -absl::Hours(1);
   absl::Duration to = absl::Hours(24);

@@ -1,4 +1,4 @@
-// MakePlan for tests: no plan is looked at before the plan checker has seen it.
+// MakePlan for tests, which runs the plan checker on every plan.
 
 #ifndef BATCHPLAN_TESTS_SUPPORT_CHECKED_PLAN_H_
 #define BATCHPLAN_TESTS_SUPPORT_CHECKED_PLAN_H_
@@ -14,13 +14,12 @@
 
 namespace batchplan::testing {
 
-// MakePlan, and a test failure if the plan breaks one of its promises.
+// MakePlan; the test fails if the plan breaks a promise.
 absl::StatusOr<Plan> MakeCheckedPlan(const Manifest& manifest, const PlanOptions& options);
 absl::StatusOr<Plan> MakeCheckedPlan(const std::vector<uint32_t>& lengths,
                                      const PlanOptions& options);
 
-// Whether `status` is a refusal as the planner owes it: InvalidArgument, with the name of the field
-// to change.
+// Whether `status` is a proper refusal: InvalidArgument, naming the field to change.
 bool IsClearRefusal(const absl::Status& status);
 
 // One pass, packed, on `data_parallel` ranks.

@@ -33,7 +33,7 @@ ClassicInstance Scholl1(uint64_t seed) {
   return Uniform(seed, seed % 2 == 0 ? 100 : 200, kLeast[seed % 3], 100, kCapacity[seed / 3 % 3]);
 }
 
-// Items of C/w in the mean, and up to d percent more or less.
+// Items of C/w on average, up to d percent more or less.
 ClassicInstance Scholl2(uint64_t seed) {
   constexpr uint32_t kInABin[] = {3, 5, 7, 9};
   constexpr uint32_t kDeviation[] = {20, 50, 90};

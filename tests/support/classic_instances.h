@@ -1,5 +1,5 @@
-// Random instances of the shapes that bin packing is traditionally measured by. The originals are
-// in BPPLIB (M. Delorme, M. Iori, S. Martello, 2018); these are drawn in the same way.
+// Random instances of the shapes by which bin packing is usually measured. The originals are in
+// BPPLIB (M. Delorme, M. Iori, S. Martello, 2018); these are drawn in the same ways.
 
 #ifndef BATCHPLAN_TESTS_SUPPORT_CLASSIC_INSTANCES_H_
 #define BATCHPLAN_TESTS_SUPPORT_CLASSIC_INSTANCES_H_
@@ -21,7 +21,7 @@ struct ClassicShape {
 };
 
 // E. Falkenauer's uniform and triplet classes, A. Scholl's three sets, P. Schwerin's, and wide
-// mixes as in the set hard28; and lengths in no more than 60 sequences, as one rank's share has.
+// mixes like the set hard28. Also lengths in up to 60 sequences, as one rank's share has.
 std::vector<ClassicShape> ClassicShapes();
 
 }  // namespace batchplan::testing

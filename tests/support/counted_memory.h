@@ -1,11 +1,11 @@
-// Memory that is counted: what includes this takes operator new's place in the whole program.
+// Counts memory. Including this replaces operator new in the whole program.
 //
 //   const CountedMemory memory;
 //   ...
 //   EXPECT_LE(memory.peak(), limit);
 //
-// Only of the thread that says so, and for as long as the object lives; one at a time. Memory that
-// the thread had before and gives back meanwhile counts as nothing.
+// Counts only for the thread that made the object, while the object lives; one object at a time.
+// Memory that the thread had before and frees meanwhile does not count.
 
 #ifndef BATCHPLAN_TESTS_SUPPORT_COUNTED_MEMORY_H_
 #define BATCHPLAN_TESTS_SUPPORT_COUNTED_MEMORY_H_

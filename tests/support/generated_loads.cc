@@ -16,13 +16,13 @@
 namespace batchplan::testing {
 namespace {
 
-// What a sequence of that length, or one of its items, has of a load.
+// A value of a load for a sequence of that length or for one of its items.
 double AnyValue(RandomStream& random, double unit, uint32_t length) {
   const uint64_t value = random.Chance(50) ? length : random.Between(0, 12);
   return static_cast<double>(value) * unit;
 }
 
-// In a part of the loads most sequences have nothing, as most have no images.
+// In some loads most sequences have nothing, as most have no images.
 OwnedLoad AnyLoad(RandomStream& random, const std::string& name,
                   const std::vector<uint32_t>& lengths) {
   OwnedLoad load = {.name = name, .values = {}, .has_items = random.Chance(50)};
@@ -47,7 +47,7 @@ bool SomePassIsPadded(const PlanOptions& options) {
       options.passes, [](const PassOptions& pass) { return pass.layout == Layout::kPadded; });
 }
 
-// Costs of some loads: with pipelines none of them has a phase.
+// Gives some loads costs; with pipelines, none of them has a phase.
 void CostLoads(RandomStream& random, GeneratedRequest& request) {
   for (const OwnedLoad& load : request.loads) {
     if (!random.Chance(60)) continue;
@@ -59,8 +59,8 @@ void CostLoads(RandomStream& random, GeneratedRequest& request) {
   }
 }
 
-// The most that must be in one micro-batch: of a sequence, of a group that stays there, or of a
-// dealt load of the largest item.
+// The most that one micro-batch must hold: of a sequence, of a group that stays together, or of the
+// largest item if the load is dealt.
 double Inseparable(const GeneratedRequest& request, const OwnedLoad& load, bool dealt) {
   if (dealt) return load.values.empty() ? 0 : std::ranges::max(load.values);
   const bool groups_are_whole =
@@ -77,9 +77,9 @@ double Inseparable(const GeneratedRequest& request, const OwnedLoad& load, bool 
   return most;
 }
 
-// Limits of some loads. Where what is overlong may be dropped or alone, they are below the largest
-// more often. A slot may take more of a dealt load than Satisfiable knows of, so that small
-// requests limit none.
+// Limits some loads. If overlong sequences may be dropped or run alone, limits below the largest
+// value are frequent. Small requests limit no dealt load, because Satisfiable does not know what a
+// slot can hold of it.
 void LimitLoads(RandomStream& random, GeneratedRequest& request, PassOptions& pass) {
   const OverlongPolicy overlong = request.options.overlong;
   const bool may_exceed = overlong == OverlongPolicy::kDrop || overlong == OverlongPolicy::kAlone;
@@ -97,7 +97,7 @@ void LimitLoads(RandomStream& random, GeneratedRequest& request, PassOptions& pa
   }
 }
 
-// One load that is all that batches cost.
+// Makes one load the only cost.
 void CostAnyModel(RandomStream& random, GeneratedRequest& request) {
   request.loads = {{.name = "cost", .values = {}}};
   for (const uint32_t length : request.lengths) {
@@ -130,7 +130,7 @@ void AddLoads(uint64_t seed, GeneratedRequest* request) {
   if (options.topology.dynamic_context) return;
   for (PassOptions& pass : options.passes) {
     if (random.Chance(60)) LimitLoads(random, *request, pass);
-    // Satisfiable does not know of kinds.
+    // Satisfiable does not know kinds.
     if (request->kinds.empty() || request->lengths.size() <= kMaxSmallSequences) continue;
     pass.kinds_per_slot = random.OneOf<KindsPerSlot>(
         {KindsPerSlot::kAny, KindsPerSlot::kTogether, KindsPerSlot::kAlike});

@@ -13,7 +13,7 @@
 namespace batchplan::testing {
 namespace {
 
-// A pass beside shared prefixes.
+// Adapts a pass to shared prefixes.
 void LayPrefixes(RandomStream& random, PassOptions& pass) {
   if (pass.layout == Layout::kPadded && random.Chance(50)) {
     pass.layout = Layout::kPacked;
@@ -22,7 +22,7 @@ void LayPrefixes(RandomStream& random, PassOptions& pass) {
   pass.ignore_shared_prefixes = pass.layout == Layout::kPadded || random.Chance(15);
 }
 
-// As trainers of trees do, where nothing else is asked that they don't keep.
+// Sometimes shards as trainers of trees do, unless the request asks for what they do not keep.
 void MaybeShardTrees(RandomStream& random, GeneratedRequest& request) {
   const GroupPolicy groups = request.options.mini_batches.groups;
   PassOptions& first = request.options.passes[0];
@@ -35,8 +35,8 @@ void MaybeShardTrees(RandomStream& random, GeneratedRequest& request) {
   first.sequence_counts = EqualCounts::kAny;
 }
 
-// Most sequences share with an earlier one, in a part of the forests mostly with the one before, so
-// that they are chains.
+// Lets most sequences share with an earlier one. In some forests it is mostly the one before, which
+// makes chains.
 void GrowForest(RandomStream& random, GeneratedRequest& request) {
   const auto chained = random.OneOf<uint32_t>({0, 20, 90, 100});
   const auto related = random.OneOf<uint32_t>({30, 80, 95, 100});
@@ -45,7 +45,7 @@ void GrowForest(RandomStream& random, GeneratedRequest& request) {
   for (size_t i = 0; i < lengths.size(); ++i) {
     if (i == 0 || !random.Chance(related)) {
       request.shared_prefixes.push_back(0);
-      // It is not read.
+      // Ignored, since this sequence shares nothing.
       request.shared_with.push_back(static_cast<uint32_t>(random.Between(0, lengths.size())));
       continue;
     }
@@ -53,7 +53,7 @@ void GrowForest(RandomStream& random, GeneratedRequest& request) {
         static_cast<uint32_t>(random.Chance(chained) ? i - 1 : random.Between(0, i - 1));
     if (random.Chance(10)) lengths[i] = lengths[with];
     const uint32_t longest = std::min(lengths[i], lengths[with]);
-    // All that there may be makes one of them a prefix, or a copy.
+    // A prefix of full length makes one of them a prefix of the other, or a copy.
     const uint64_t least = random.Chance(deep) ? (longest + 1) / 2 : 1;
     const bool is_whole = random.Chance(15);
     request.shared_with.push_back(with);
@@ -73,7 +73,7 @@ void AddSharedPrefixes(uint64_t seed, GeneratedRequest* request) {
     GrowForest(random, *request);
     return;
   }
-  // Prompts, each of one length, or of lengths that differ from answer to answer.
+  // Groups have prompts of one length, or of lengths that vary within the group.
   const bool is_even = random.Chance(60);
   std::map<uint32_t, std::pair<size_t, uint32_t>> first_and_prompt;
   for (size_t i = 0; i < request->lengths.size(); ++i) {
@@ -82,7 +82,7 @@ void AddSharedPrefixes(uint64_t seed, GeneratedRequest* request) {
     const auto [group, is_first] = first_and_prompt.try_emplace(request->group_ids[i], i, prompt);
     const uint32_t longest = std::min(own, request->lengths[group->second.first]);
     const uint32_t wanted = is_even ? group->second.second : prompt;
-    // Of the first of a group it is not read.
+    // Ignored for the first sequence of a group.
     request->shared_prefixes.push_back(is_first ? prompt : std::min(wanted, longest));
   }
 }

@@ -15,12 +15,12 @@
 namespace batchplan::testing {
 namespace {
 
-// What tells one kind of random request from another.
+// What distinguishes kinds of random requests.
 struct Family {
   size_t most_sequences = 100;
   std::vector<uint32_t> ranks = {1, 1, 2, 2, 3, 4, 8};
   bool shuffles = true;
-  // Empty: every pass by itself.
+  // Empty: every pass has options of its own.
   absl::string_view preset = {};
 };
 
@@ -79,12 +79,12 @@ class RequestGenerator {
     }
   }
 
-  // The policy, and how large groups are.
+  // Chooses the policy and the size of groups.
   void ChooseGroups() {
     if (random_.Chance(50)) return;
     options().mini_batches.groups = random_.OneOf<GroupPolicy>(
         {GroupPolicy::kSameMiniBatch, GroupPolicy::kSameRank, GroupPolicy::kSameMicrobatch});
-    // A policy without groups to heed.
+    // Sometimes a policy without groups.
     if (random_.Chance(2)) return;
     const bool small = family_.most_sequences <= kMaxSmallSequences;
     group_size_ = random_.OneOf<uint32_t>(small ? std::vector<uint32_t>{1, 2, 2, 3}
@@ -92,13 +92,13 @@ class RequestGenerator {
     unequal_groups_ = random_.Chance(25);
   }
 
-  // The most sequences that share a micro-batch because they have to.
+  // The most sequences that must share a micro-batch.
   uint32_t Inseparable() const {
     if (request_.options.mini_batches.groups != GroupPolicy::kSameMicrobatch) return 1;
     return std::max(1u, unequal_groups_ ? 2 * group_size_ - 1 : group_size_);
   }
 
-  // A multiple of the length multiple that the topology and the pass give.
+  // A multiple of the length multiple of the topology and the pass.
   uint32_t RowUnit(const PassOptions& pass) {
     const Topology& topology = options().topology;
     const uint32_t context = topology.context_parallel > 1 ? 2 * topology.context_parallel : 1;
@@ -110,7 +110,7 @@ class RequestGenerator {
     if (!family_.preset.empty()) pass = PresetPass(family_.preset, options().topology).value();
     pass.name = number == 0 && random_.Chance(50) ? "" : absl::StrCat("pass", number);
     pass.length_multiple = random_.OneOf<uint32_t>({1, 1, 1, 2, 5, 16});
-    // Budgets that the multiple divides, and budgets that it does not.
+    // Some budgets are multiples of the length multiple, others not.
     const uint32_t unit = RowUnit(pass);
     const auto units = static_cast<uint32_t>(random_.Between(2, 12)) * Inseparable();
     pass.max_tokens_per_microbatch =
@@ -124,7 +124,7 @@ class RequestGenerator {
     }
     pass.ignore_mini_batches = random_.Chance(number == 0 ? 10 : 50);
     if (family_.preset.empty()) ChooseAlgorithms(number, unit, units, pass);
-    // Leaves room for every group in every pass.
+    // Leaves room for each group in every pass.
     const uint32_t longest = units / Inseparable() * unit;
     longest_ = std::min(longest_, longest);
     options().passes.push_back(std::move(pass));
@@ -145,7 +145,7 @@ class RequestGenerator {
     if (number == 0) {
       ChooseSharding(pass);
     } else if (random_.Chance(50)) {
-      // What a later pass says here is not heeded.
+      // Ignored in later passes.
       pass.sharding = options().passes[0].sharding;
       pass.sequence_counts = options().passes[0].sequence_counts;
     }
@@ -176,7 +176,7 @@ class RequestGenerator {
     }
   }
 
-  // Group sizes that sum to `total`.
+  // Sizes of groups with the sum `total`.
   std::vector<uint32_t> GroupsOf(uint32_t total) {
     std::vector<uint32_t> sizes;
     while (total > 0) {
@@ -189,16 +189,16 @@ class RequestGenerator {
     return sizes;
   }
 
-  // How many mini-batches of how many sequences, and the groups in them.
+  // Chooses the number and size of mini-batches, and the groups in them.
   void GenerateMiniBatches() {
     const auto most = static_cast<uint32_t>(family_.most_sequences);
-    // Mostly enough sequences for the ranks and minimums, sometimes too few.
+    // Usually enough sequences for the ranks and minimums, sometimes too few.
     const uint32_t floor = random_.Chance(90) ? std::min(ranks() * 4, most) : 1;
     const auto wanted = static_cast<uint32_t>(random_.Between(floor, std::min(most, floor + 64)));
     uint32_t mini_batches = random_.OneOf<uint32_t>({1, 1, 1, 2, 3, 4});
     const uint32_t group = std::max(1u, group_size_);
     uint32_t groups = std::max(1u, wanted / mini_batches / group);
-    // Mostly as many on every rank.
+    // Usually equally many for each rank.
     if (random_.Chance(75)) groups = (groups + ranks() - 1) / ranks() * ranks();
     while (mini_batches > 1 && groups * group * mini_batches > most) --mini_batches;
     uint32_t size = std::min(groups * group, most);
@@ -215,14 +215,14 @@ class RequestGenerator {
         }
       }
     } else if (random_.Chance(25)) {
-      // Ids that no policy heeds, or that make groups of chance.
+      // Ids that no policy uses, or random groups.
       for (size_t i = 0; i < request_.lengths.size(); ++i) {
         request_.group_ids.push_back(static_cast<uint32_t>(random_.Between(0, 9)));
       }
     }
     MiniBatching& batching = options().mini_batches;
     batching.size = mini_batches == 1 && random_.Chance(50) ? 0 : size;
-    // Sometimes a size that closes no group but divides.
+    // Sometimes a size that divides the manifest but cuts groups.
     if (mini_batches == 1 && size % 2 == 0 && random_.Chance(10)) batching.size = size / 2;
     batching.seed = random_.Between(0, 1000);
     if (family_.shuffles && random_.Chance(35)) {
@@ -233,14 +233,14 @@ class RequestGenerator {
     mini_batch_size_ = size;
   }
 
-  // How many sequences each group has.
+  // The number of sequences in each group.
   std::map<uint32_t, uint32_t> Members() const {
     std::map<uint32_t, uint32_t> members;
     for (uint32_t id : request_.group_ids) ++members[id];
     return members;
   }
 
-  // Whether a sequence above the budget leaves others as they are.
+  // Whether a sequence above the budget does not change the rows of others.
   bool MayRunAlone() const {
     const PlanOptions& asked = request_.options;
     if (asked.mini_batches.groups == GroupPolicy::kSameMicrobatch) return false;
@@ -261,8 +261,8 @@ class RequestGenerator {
     const bool some_overlong =
         options().overlong == OverlongPolicy::kReject ? random_.Chance(3) : random_.Chance(50);
     const uint32_t overlong_chance = request_.lengths.size() <= kMaxSmallSequences ? 20 : 5;
-    // What the largest group leaves room for, or each group by itself, or, rarely, a sequence
-    // alone.
+    // The longest length that fits with the largest group; or with each group by itself; or,
+    // rarely, more than the budget for a sequence alone.
     const uint32_t whole = longest_ * Inseparable();
     const auto reach = random_.Between(1, 100);
     const std::map<uint32_t, uint32_t> members = Members();
@@ -284,7 +284,7 @@ class RequestGenerator {
     }
   }
 
-  // Groups need not stand together: not within their mini-batches, and rarely not even there.
+  // Sometimes scatters groups: usually within their mini-batches, else over the whole batch.
   void Scatter() {
     if (!grouped() || !random_.Chance(25)) return;
     const size_t count = request_.lengths.size();
@@ -319,8 +319,8 @@ class RequestGenerator {
     }
   }
 
-  // Of a batch that was dispatched before: mostly in turn, so that every rank has its part of every
-  // mini-batch, and mostly groups as a whole.
+  // Gives ranks as in a batch that was dispatched before: usually in turn, so that every rank has a
+  // share of every mini-batch, and usually whole groups.
   void GenerateRanks() {
     const GroupPolicy policy = options().mini_batches.groups;
     const bool whole = grouped() && policy != GroupPolicy::kSameMiniBatch && random_.Chance(95);
@@ -341,7 +341,7 @@ class RequestGenerator {
     }
   }
 
-  // Mini-batches of groups, and smaller last ones.
+  // Counts mini-batches in groups, or allows a smaller last one.
   void CutOtherwise() {
     MiniBatching& batching = options().mini_batches;
     if (of_counts_.Chance(15)) {
@@ -357,7 +357,7 @@ class RequestGenerator {
     }
   }
 
-  // Where all ranks were to have as many, or, less often, any number.
+  // Sometimes asks for counts within one, mostly in place of equal counts.
   void CountWithinOne() {
     PassOptions& first = options().passes[0];
     if (first.sharding == Sharding::kDealBins || IsOfTrees(first.sharding)) return;
@@ -367,18 +367,18 @@ class RequestGenerator {
 
   const Family& family_;
   RandomStream random_;
-  // Of what was added later, so that requests are what they were without it.
+  // A separate stream for what was added later, so that older requests do not change.
   RandomStream of_counts_;
   GeneratedRequest request_;
-  // 0: no groups to heed.
+  // 0: no groups.
   uint32_t group_size_ = 0;
   bool unequal_groups_ = false;
   uint32_t mini_batch_size_ = 0;
   uint32_t longest_ = std::numeric_limits<uint32_t>::max();
 };
 
-// Row padding of groups. A bucket is one for every size if it is a multiple of what the length
-// multiple, two chunks and tensor parallelism make for one rank, times context_parallel.
+// Chooses row padding for groups. A bucket suits every size if it is a multiple of the multiple for
+// one rank (from the length multiple, two chunks and tensor parallelism) times context_parallel.
 void PadRows(const Topology& topology, RandomStream& random, PassOptions& pass) {
   pass.rows = random.OneOf<RowPadding>({RowPadding::kNone, RowPadding::kNone, RowPadding::kLongest,
                                         RowPadding::kCapacity, RowPadding::kBuckets});
@@ -397,7 +397,7 @@ void PadRows(const Topology& topology, RandomStream& random, PassOptions& pass) 
   if (pass.buckets.empty() || random.Chance(90)) pass.buckets.push_back(units * unit);
 }
 
-// Gives a request a pool, and takes from it what does not go with that.
+// Makes a request's ranks a pool, and removes options that exclude one.
 void MakeDynamic(uint64_t seed, GeneratedRequest& request) {
   RandomStream random(seed ^ 0x5A5A5A5A);
   PlanOptions& options = request.options;
@@ -409,7 +409,7 @@ void MakeDynamic(uint64_t seed, GeneratedRequest& request) {
   while (dynamic.min_size > pool) dynamic.min_size /= 2;
   if (random.Chance(30)) {
     dynamic.max_size = static_cast<uint32_t>(random.Between(dynamic.min_size, pool));
-    // Where groups don't add up to it, the pool alone may be.
+    // If groups do not add up to the pool, allows only the whole pool.
     if (pool % dynamic.min_size != 0) dynamic.max_size = pool;
   }
   if (options.mini_batches.groups == GroupPolicy::kSameRank) {

@@ -10,7 +10,7 @@
 namespace batchplan::testing {
 namespace {
 
-// e^x for |x| < 30 from additions and multiplications alone, which IEEE 754 fixes to the last bit.
+// e^x for |x| < 30, by additions and multiplications alone: IEEE 754 defines these to the last bit.
 double Exp(double x) {
   constexpr int kHalvings = 10;
   const double reduced = x / (1 << kHalvings);
@@ -30,7 +30,7 @@ uint32_t Clip(double length, uint32_t low, uint32_t high) {
   return static_cast<uint32_t>(length);
 }
 
-// A chance in proportion to 1 / length.
+// The chance of a length is proportional to 1 / length.
 uint32_t Zipf(RandomStream& random, uint32_t low, uint32_t octaves) {
   constexpr double kLog2 = 0.69314718055994530942;
   return Clip(low * Exp(random.Uniform() * octaves * kLog2), low, low << octaves);
@@ -69,7 +69,7 @@ std::vector<uint64_t> Seeds(uint64_t count) {
 
 uint64_t RandomStream::Between(uint64_t low, uint64_t high) {
   const uint64_t span = high - low + 1;
-  // The remainder prefers low numbers by less than span / 2^64. A span of 0 is all of 2^64.
+  // The remainder favours low numbers by less than span / 2^64. A span of 0 means 2^64.
   return span == 0 ? bits_() : low + bits_() % span;
 }
 
@@ -118,7 +118,7 @@ std::vector<uint32_t> TripletLengths(size_t triplets, uint64_t seed, uint32_t ca
   const uint32_t least = capacity / 4 + 1;
   const uint32_t most = (capacity - 1) / 2;
   for (size_t t = 0; t < triplets; ++t) {
-    // The first leaves room for two more of the least, the second keeps the third within limits.
+    // The first length leaves room for two more; the second one keeps the third within the limits.
     const auto first =
         static_cast<uint32_t>(random.Between(least, std::min(most, capacity - 2 * least)));
     const uint32_t rest = capacity - first;

@@ -6,7 +6,7 @@
 namespace batchplan::testing {
 namespace {
 
-// Nine sequences of eight tokens on three ranks, with memory and with two images each.
+// Nine sequences of eight tokens on three ranks, each with memory and two images.
 PassOptions& Loaded(GeneratedRequest& request) {
   request = {};
   request.lengths.assign(9, 8);

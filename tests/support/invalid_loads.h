@@ -1,4 +1,4 @@
-// Mistakes about loads, those of invalid_request.h among others.
+// Mistakes about loads, for invalid_request.h.
 
 #ifndef BATCHPLAN_TESTS_SUPPORT_INVALID_LOADS_H_
 #define BATCHPLAN_TESTS_SUPPORT_INVALID_LOADS_H_

@@ -15,7 +15,7 @@ PassOptions& AnyPass(GeneratedRequest& request, RandomStream& random) {
   return request.options.passes[random.Between(0, request.options.passes.size() - 1)];
 }
 
-// Packed rows in buckets, on the way to a mistake in the buckets.
+// Packed rows in buckets, for mistakes in the buckets.
 PassOptions& Bucketed(GeneratedRequest& request, RandomStream& random) {
   PassOptions& pass = AnyPass(request, random);
   pass.layout = Layout::kPacked;
@@ -25,8 +25,8 @@ PassOptions& Bucketed(GeneratedRequest& request, RandomStream& random) {
   return pass;
 }
 
-// The whole manifest as one mini-batch on three ranks, with room for everything but what a sharding
-// asks.
+// The whole manifest is one mini-batch on three ranks, with room for everything; only a sharding
+// may be hard to satisfy.
 PassOptions& ThreeRanks(GeneratedRequest& request, size_t sequences) {
   request.lengths.assign(sequences, 1);
   request.group_ids.clear();
@@ -367,7 +367,7 @@ std::vector<Mistake> RankMistakes() {
          if (random.Chance(50)) {
            for (uint32_t& rank : request.ranks) rank = rank == 1 ? 2 : rank;
          } else {
-           // Each rank has its part, but not in each mini-batch.
+           // Each rank has enough sequences in all, but not in each mini-batch.
            request.ranks = {0, 1, 0, 0, 1, 2, 0, 1, 2};
            request.options.mini_batches.size = 3;
          }

@@ -1,4 +1,4 @@
-// Requests with exactly one thing wrong, made from requests that can be planned.
+// Requests with exactly one mistake, made from requests that can be planned.
 
 #ifndef BATCHPLAN_TESTS_SUPPORT_INVALID_REQUEST_H_
 #define BATCHPLAN_TESTS_SUPPORT_INVALID_REQUEST_H_
@@ -15,12 +15,12 @@ namespace batchplan::testing {
 // A way to spoil a request.
 struct Mistake {
   std::string name;
-  // What the planner's InvalidArgument has to contain: the field, or its path within a pass.
+  // The planner's InvalidArgument must contain this field, or its path within a pass.
   std::string field;
   std::function<void(GeneratedRequest&, RandomStream&)> make;
 };
 
-// Every known way. Each can be made in any request whose options are valid.
+// All known mistakes. Each can be made in any request with valid options.
 std::span<const Mistake> Mistakes();
 
 }  // namespace batchplan::testing

@@ -12,7 +12,7 @@
 namespace batchplan::testing {
 namespace {
 
-// As many in each order of magnitude.
+// All orders of magnitude are equally likely.
 uint64_t OfAnyMagnitude(RandomStream& random, uint64_t most) {
   uint64_t magnitude = 1;
   while (magnitude < most && random.Chance(85)) magnitude *= 4;

@@ -1,6 +1,6 @@
-// Random requests of up to a megabyte that are made to be long to plan: many sequences, passes and
-// mini-batches, deep pipelines, minimums, pools of 65,536 ranks. The same for one seed on every
-// machine and compiler.
+// Random requests of up to a megabyte that are hard to plan: many sequences, passes and
+// mini-batches, deep pipelines, minimums, pools of 65,536 ranks. A seed gives the same request on
+// every machine and compiler.
 
 #ifndef BATCHPLAN_TESTS_SUPPORT_LARGE_REQUEST_H_
 #define BATCHPLAN_TESTS_SUPPORT_LARGE_REQUEST_H_
@@ -11,11 +11,11 @@
 
 namespace batchplan::testing {
 
-// What lengths and groups may take on the wire.
+// The limit for lengths and groups on the wire.
 inline constexpr uint64_t kLargeRequestBytes = 1'000'000;
 
-// Of any effort. Its options are valid. Many of them can't be planned, for the reasons of
-// GenerateRequest's or because they are above a limit of what is planned.
+// A request of any effort with valid options. Many can't be planned, for the reasons of
+// GenerateRequest or because they exceed a limit of the planner.
 GeneratedRequest GenerateLargeRequest(uint64_t seed);
 
 }  // namespace batchplan::testing

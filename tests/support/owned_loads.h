@@ -1,4 +1,4 @@
-// Loads with arrays of their own, which a manifest then views.
+// Loads that own their arrays, which a manifest then views.
 
 #ifndef BATCHPLAN_TESTS_SUPPORT_OWNED_LOADS_H_
 #define BATCHPLAN_TESTS_SUPPORT_OWNED_LOADS_H_
@@ -14,10 +14,10 @@ namespace batchplan::testing {
 
 struct OwnedLoad {
   std::string name;
-  // One a sequence, or, with items, one an item.
+  // One for each sequence, or for each item if there are items.
   std::vector<double> values;
   bool has_items = false;
-  // Of each item.
+  // The sequence of each item.
   std::vector<uint32_t> sequences = {};
 };
 
@@ -27,11 +27,11 @@ void ViewLoads(const std::vector<OwnedLoad>& loads, Manifest* manifest);
 // The loads of a manifest, copied.
 std::vector<OwnedLoad> CopyLoads(const Manifest& manifest);
 
-// What each sequence has of the load of that name, which there is.
+// The amount of load `name`, which must exist, that each sequence has.
 std::vector<double> LoadOfSequences(const Manifest& manifest, absl::string_view name);
 
-// The ranks of items dealt to `ranks` ranks, read literally: of those left always the largest, of
-// equal ones the first, to the rank that has least, of equal ones the lowest.
+// The ranks of items dealt to `ranks` ranks, by definition: always the largest item left (of
+// equals, the first) to the rank with least (of equals, the lowest).
 std::vector<uint32_t> DealNaively(const std::vector<double>& items, uint32_t ranks);
 
 }  // namespace batchplan::testing

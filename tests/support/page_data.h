@@ -1,4 +1,4 @@
-// What a browser would find in a page.
+// What a browser finds in a page.
 
 #ifndef BATCHPLAN_TESTS_SUPPORT_PAGE_DATA_H_
 #define BATCHPLAN_TESTS_SUPPORT_PAGE_DATA_H_
@@ -43,7 +43,7 @@ inline void ExpectStandsAlone(const std::string& page) {
                              "fetch(", "XMLHttpRequest", "import("}) {
     EXPECT_THAT(page, Not(HasSubstr(loader)));
   }
-  // Nor would a browser let it.
+  // A browser would not let the page load anything either.
   EXPECT_THAT(page, HasSubstr("default-src 'none'"));
 }
 

@@ -64,7 +64,7 @@ RedisServer::RedisServer(std::vector<std::string> arguments) : arguments_(std::m
     return;
   }
   folder_ = folder;
-  // Between the choice of a port and its use another program may take it.
+  // Another program may get the port before redis-server uses it.
   for (int attempt = 0; attempt < 5; ++attempt) {
     port_ = FreePort();
     if (Spawn()) return;
@@ -133,7 +133,7 @@ bool RedisServer::Spawn() {
                                     "--dir",        folder_,
                                     "--save",       "",
                                     "--appendonly", "no"};
-  // redis-server wants a file of settings before all others.
+  // redis-server expects a file of settings before other arguments.
   const bool has_file = !arguments_.empty() && !arguments_[0].starts_with("--");
   words.insert(words.end(), arguments_.begin() + (has_file ? 1 : 0), arguments_.end());
   if (has_file) words.insert(words.begin(), arguments_[0]);
@@ -144,7 +144,7 @@ bool RedisServer::Spawn() {
 
   pid_ = fork();
   if (pid_ == 0) {
-    // Nothing but system calls here: other threads of the parent may have held locks.
+    // Only system calls here, since other threads of the parent may have held locks.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     const int nowhere = open("/dev/null", O_WRONLY);
     dup2(nowhere, STDOUT_FILENO);
@@ -152,7 +152,7 @@ bool RedisServer::Spawn() {
     execvp(arguments[0], arguments.data());
     _exit(127);
   }
-  // It answers once it listens everywhere; where it can't, it ends.
+  // It answers once it listens everywhere; if it can't listen, it ends.
   while (waitpid(pid_, nullptr, WNOHANG) == 0) {
     const std::string answer = Command({"PING"});
     if (answer == "PONG" || answer.find("NOAUTH") != std::string::npos) return true;

@@ -1,4 +1,4 @@
-// A redis-server of the test's own, on a port and a socket that only this machine reaches.
+// A redis-server for one test, on a port and a socket that only this machine can reach.
 //
 //   RedisServer redis;                                   // serves from here on
 //   RedisServer full({"--maxmemory", "2mb"});
@@ -7,7 +7,7 @@
 //   RedisServer over_tls({"--tls-cert-file", "cert.pem", "--tls-key-file", ...});
 //   RedisServer sentinel({"sentinel.conf", "--sentinel"});
 //
-// Keeps no data on disk. Ends with the object, and with the test program.
+// Stores no data on disk. Ends with the object, and with the test program.
 
 #ifndef BATCHPLAN_TESTS_SUPPORT_REDIS_SERVER_H_
 #define BATCHPLAN_TESTS_SUPPORT_REDIS_SERVER_H_
@@ -19,35 +19,35 @@
 
 namespace batchplan::testing {
 
-// A port that nobody listens on now.
+// A port on which nobody listens at the moment.
 int FreePort();
 
 class RedisServer {
  public:
-  // Arguments of redis-server beside those for where it listens; with a certificate among them it
-  // listens for TLS alone. Fails the test, and does not serve, if redis-server can't be started.
+  // Further arguments of redis-server, besides where it listens. With a certificate, it listens
+  // only for TLS. If redis-server can't be started, the test fails and there is no server.
   explicit RedisServer(std::vector<std::string> arguments = {});
   ~RedisServer();
 
   RedisServer(const RedisServer&) = delete;
   RedisServer& operator=(const RedisServer&) = delete;
 
-  // Serves, once it is killed; waits until it does.
+  // Starts it again after Kill; waits until it serves.
   void Start();
-  // SIGKILL, and waits for the end.
+  // Sends SIGKILL, and waits for its end.
   void Kill();
 
-  // Stops it in its tracks: it takes connections and answers nothing, until Thaw.
+  // Stops the process: it accepts connections and answers nothing until Thaw.
   void Freeze();
   void Thaw();
 
   int port() const { return port_; }
-  // redis:// or rediss://, and 127.0.0.1.
+  // redis:// or rediss://, with 127.0.0.1.
   std::string url() const;
   std::string socket_url() const;
 
-  // The reply to a command of these words, as redis-cli prints it, from a connection made for it.
-  // Arrays are lines; "(nil)"; "(error) ..." also where there is no connection.
+  // Runs a command over a new connection, and returns the reply as redis-cli prints it: arrays as
+  // lines, "(nil)", "(error) ...". Without a connection, "(error) ..." too.
   std::string Command(const std::vector<std::string>& words) const;
 
  private:

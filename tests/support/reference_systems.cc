@@ -18,7 +18,7 @@ struct Bin {
   bool has_medium = false;
 };
 
-// The sequences of one of MFFD's classes, ascending by length.
+// The sequences of one size class of MFFD, ascending by length.
 class SizeClass {
  public:
   explicit SizeClass(std::span<const uint32_t> lengths) : lengths_(lengths) {}
@@ -33,7 +33,7 @@ class SizeClass {
   uint32_t length(size_t k) const { return lengths_[items_[k]]; }
   const std::vector<uint32_t>& items() const { return items_; }
 
-  // How many are at most `room` long: the last of these is the largest that fits.
+  // How many sequences are at most `room` long; the last of these is the largest that fits.
   size_t Fitting(uint64_t room) const {
     return std::partition_point(items_.begin(), items_.end(),
                                 [&](uint32_t item) { return lengths_[item] <= room; }) -
@@ -114,7 +114,7 @@ class NemoRlPacker {
   void AddWhatFits() {
     for (Bin& bin : bins_) {
       for (;;) {
-        // The largest that fits, of any class.
+        // The largest sequence of any class that fits.
         SizeClass* const classes[] = {&medium_, &small_, &tiny_};
         const auto found = std::find_if(std::begin(classes), std::end(classes),
                                         [&](SizeClass* c) { return c->Fitting(bin.room) > 0; });
@@ -148,7 +148,7 @@ class NemoRlPacker {
   std::vector<Bin> bins_;
 };
 
-// One set of a Karmarkar-Karp state; sets are ordered by sum, then count, then items.
+// One set of a Karmarkar-Karp state. Sets are ordered by sum, then count, then items.
 struct Set {
   uint64_t sum = 0;
   std::vector<uint32_t> items;
@@ -160,7 +160,7 @@ struct Set {
   }
 };
 
-// k sets, descending.
+// k sets in descending order.
 struct State {
   std::vector<Set> sets;
 
@@ -168,7 +168,7 @@ struct State {
   void Sort() {
     std::sort(sets.begin(), sets.end(), [](const Set& a, const Set& b) { return b < a; });
   }
-  // Whether the other is merged first.
+  // Whether the other state is merged first.
   friend bool operator<(const State& a, const State& b) {
     if (a.spread() != b.spread()) return a.spread() < b.spread();
     return a.sets.front() < b.sets.front();
@@ -181,7 +181,7 @@ std::vector<uint64_t> Workloads(std::span<const uint32_t> lengths) {
   return workloads;
 }
 
-// Descending by cost, the even places reversed and the odd ones behind them.
+// Sorts by descending cost, with the even places reversed and the odd ones behind them.
 void PutSmallAtBothEnds(std::vector<std::vector<uint32_t>>& microbatches,
                         std::span<const uint64_t> workloads) {
   std::vector<std::pair<uint64_t, size_t>> order;

@@ -17,7 +17,7 @@
 namespace batchplan::testing {
 namespace {
 
-// Sequences by manifest position, as bits.
+// Sequences as bits, by manifest position.
 using Set = uint32_t;
 
 constexpr uint64_t kNever = std::numeric_limits<uint32_t>::max();
@@ -68,8 +68,8 @@ class Oracle {
     return grouped() && options_.mini_batches.groups == GroupPolicy::kSameMicrobatch;
   }
 
-  // The sequences in the order asked for, each group where its first member stands, or by the
-  // longest.
+  // Brings the sequences into the requested order. A group has the place of its first member, or is
+  // ordered by its longest.
   void ReadGroups() {
     std::map<uint32_t, size_t> group_of_id;
     for (size_t i = 0; i < count_; ++i) {
@@ -94,7 +94,7 @@ class Oracle {
     return longest;
   }
 
-  // False if the manifest gives ranks that tear a group.
+  // False if given ranks tear a group apart.
   bool GivenRanksAreWhole() const {
     if (manifest_.ranks.empty() || !whole_on_rank()) return true;
     for (size_t i = 0; i < count_; ++i) {
@@ -108,7 +108,7 @@ class Oracle {
     return true;
   }
 
-  // False if the size does not divide or a group is cut.
+  // False if the size does not divide the manifest, or cuts a group.
   bool CutMiniBatches() {
     const MiniBatching& asked = options_.mini_batches;
     const size_t total = counts_groups() ? groups_.size() : count_;
@@ -132,7 +132,7 @@ class Oracle {
     return true;
   }
 
-  // False if a sequence is refused, or a mini-batch is left empty.
+  // False if a sequence is refused, or all sequences of a mini-batch are dropped.
   bool ApplyOverlongPolicy() {
     uint64_t limit = kNever;
     for (const PassOptions& pass : options_.passes) {
@@ -176,7 +176,7 @@ class Oracle {
            Aligned(pass, sequence) > pass.max_tokens_per_microbatch;
   }
 
-  // By sequence.
+  // The load that is limited, by sequence.
   std::vector<double> ValuesOf(const LoadLimit& limit) const {
     for (const LoadCost& cost : options_.cost_model.loads) {
       if (cost.load == limit.load && cost.dealt) std::abort();
@@ -195,7 +195,7 @@ class Oracle {
     });
   }
 
-  // Whether the loads of the set are within the pass's limits, but of one sequence alone.
+  // Whether the set's loads are within the pass's limits, or the set is a single sequence.
   bool LoadsFit(const PassOptions& pass, Set set) const {
     if (std::popcount(set) == 1 && options_.overlong == OverlongPolicy::kAlone) return true;
     return std::ranges::all_of(pass.limits, [&](const LoadLimit& limit) {
@@ -207,7 +207,7 @@ class Oracle {
     });
   }
 
-  // Whether one micro-batch of the pass holds all of the set.
+  // Whether one micro-batch of the pass can hold the whole set.
   bool Fits(const PassOptions& pass, Set set) const {
     const auto sequences = static_cast<uint64_t>(std::popcount(set));
     if (pass.max_sequences_per_microbatch > 0 && sequences > pass.max_sequences_per_microbatch) {
@@ -227,7 +227,7 @@ class Oracle {
     return sum <= (in_buckets ? pass.buckets.back() : pass.max_tokens_per_microbatch);
   }
 
-  // The sets that no micro-batch may tear.
+  // The sets that no micro-batch may tear apart.
   std::vector<Set> Atoms(Set set) const {
     std::vector<Set> atoms;
     for (Set group : groups_) {
@@ -242,14 +242,14 @@ class Oracle {
     return atoms;
   }
 
-  // The fewest micro-batches of the pass for every set of sequences; kNever where an atom fits
-  // none.
+  // The fewest micro-batches of the pass for every set of sequences; kNever if an atom does not
+  // fit.
   void FindFewest(const PassOptions& pass) {
     const Set sets = Set{1} << count_;
     std::vector<uint64_t> fewest(sets, kNever);
     std::vector<bool> fits(sets);
     for (Set set = 1; set < sets; ++set) {
-      // A set that tears an atom is no content of a micro-batch.
+      // A set that tears an atom apart can't be a micro-batch.
       Set whole = 0;
       for (Set atom : Atoms(set)) whole |= atom;
       fits[set] = whole == set && Fits(pass, set);
@@ -268,7 +268,7 @@ class Oracle {
     fewest_.push_back(std::move(fewest));
   }
 
-  // Whether one count of micro-batches does for these ranks' sets.
+  // Whether there is a number of micro-batches that suits all ranks' sets.
   bool CountExists(size_t pass_number, const std::vector<Set>& of_rank) const {
     const PassOptions& pass = options_.passes[pass_number];
     uint64_t multiple = pass.microbatch_count_multiple;
@@ -288,7 +288,8 @@ class Oracle {
     return RoundUp(least, multiple) <= most;
   }
 
-  // What sharding assigns as one: mini-batches, or the whole manifest if no pass has any.
+  // What a sharding divides at once: a mini-batch, or the whole manifest if no pass has
+  // mini-batches.
   std::vector<Set> Shares() const {
     const bool all_ignore = std::ranges::all_of(
         options_.passes, [](const PassOptions& pass) { return pass.ignore_mini_batches; });
@@ -298,7 +299,7 @@ class Oracle {
     return {all};
   }
 
-  // The units of a share that ranks take whole, in the order of the manifest.
+  // The units of a share that stay whole on a rank, in the order of the manifest.
   std::vector<Set> Units(Set share) const {
     std::vector<Set> units;
     for (Set group : groups_) {
@@ -314,8 +315,8 @@ class Oracle {
     return units;
   }
 
-  // The only ranks that STRIDE_SORTED gives the units, by their true tokens; none if they don't
-  // divide.
+  // The ranks that STRIDE_SORTED gives to the units by their true tokens; none if the ranks do not
+  // divide the units.
   std::optional<std::vector<uint32_t>> StrideRanks(const std::vector<Set>& units) const {
     const uint32_t ranks = options_.topology.data_parallel;
     if (units.size() % ranks != 0) return std::nullopt;
@@ -349,7 +350,7 @@ class Oracle {
     });
   }
 
-  // All shards of a share, each as the sets of its ranks, that the sharding may choose from.
+  // All shards of a share that the sharding may choose, each as the sets of its ranks.
   std::vector<std::vector<Set>> Shards(Set share) const {
     const std::vector<Set> units = Units(share);
     const uint32_t ranks = options_.topology.data_parallel;
@@ -376,8 +377,8 @@ class Oracle {
     return shards;
   }
 
-  // Whether some shards of all shares together do for every pass. `of_rank` holds what the ranks
-  // have of the shares before `next`; passes that ignore mini-batches see nothing less than all.
+  // Whether some combination of shards suits every pass. `of_rank` has what ranks have of the
+  // shares before `next`; passes that ignore mini-batches are only checked with all shares.
   bool TryShares(const std::vector<Set>& shares, size_t next, const std::vector<Set>& of_rank) {
     if (next == shares.size()) {
       for (size_t pass = 0; pass < options_.passes.size(); ++pass) {
@@ -405,10 +406,10 @@ class Oracle {
   const Manifest& manifest_;
   const PlanOptions& options_;
   const size_t count_;
-  std::vector<Set> groups_;  // one sequence each where groups are ignored
+  std::vector<Set> groups_;  // single sequences if groups are ignored
   std::vector<Set> mini_batches_;
   std::vector<uint64_t> planned_;
-  // What each sequence has of the load that is limited.
+  // The load that is limited, by limit and sequence.
   std::map<const LoadLimit*, std::vector<double>> limits_;
   std::vector<std::vector<uint64_t>> fewest_;  // by pass and set
 };

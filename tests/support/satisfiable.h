@@ -1,5 +1,5 @@
-// Whether a request can be planned at all, by trying everything: the oracle that the planner's
-// refusals are held against. Shares no code with the planner and reads its promises literally.
+// Whether a request can be planned at all, found by trying everything. The planner's refusals are
+// tested against it; it shares no code with the planner and reads its promises literally.
 
 #ifndef BATCHPLAN_TESTS_SUPPORT_SATISFIABLE_H_
 #define BATCHPLAN_TESTS_SUPPORT_SATISFIABLE_H_
@@ -11,14 +11,14 @@
 
 namespace batchplan::testing {
 
-// The sequences that Satisfiable takes at most.
+// Satisfiable accepts up to this many sequences.
 inline constexpr size_t kMaxSatisfiableSequences = 12;
 
-// Whether any plan keeps every promise made for a request whose options are valid, whose order is
-// not shuffled, and which limits no dealt load, at the manifest's ranks or with the sharding's own
-// rule: STRIDE_SORTED fixes every rank's sequences, CONTIGUOUS cuts the mini-batch into one run a
-// rank, the others may put any sequence (or whole group, where groups stay on a rank) on any rank.
-// Tries all ranks for all sequences and all micro-batches for all sets of them: O(ranks^n + 3^n).
+// Whether any plan keeps all promises for a request with valid options, without a shuffle and
+// without a limit on a dealt load. Ranks are the manifest's or follow the sharding: STRIDE_SORTED
+// fixes them, CONTIGUOUS cuts the mini-batch into one run a rank, and the others may put any
+// sequence (or whole group, if groups stay on a rank) on any rank. Tries all ranks for all
+// sequences and all micro-batches for all sets of them: O(ranks^n + 3^n).
 bool Satisfiable(const Manifest& manifest, const PlanOptions& options);
 
 }  // namespace batchplan::testing

@@ -11,7 +11,7 @@
 namespace batchplan::testing {
 namespace {
 
-// Requests whose answer is plain to see.
+// Requests with an obvious answer.
 struct Request {
   std::vector<uint32_t> lengths;
   std::vector<uint32_t> group_ids = {};
@@ -82,7 +82,7 @@ TEST(SatisfiableTest, PaddedMicrobatchesCountTheirWidth) {
 }
 
 TEST(SatisfiableTest, LimitsAreOfLoadsTogether) {
-  // Each limit by itself allows micro-batches of two, and both together others.
+  // Each limit alone allows several pairings; both together allow only one.
   Request request({1, 1, 1, 1}, 10, 2, Sharding::kLpt);
   request.loads = {{.name = "a", .values = {3, 3, 1, 1}}, {.name = "b", .values = {3, 1, 3, 1}}};
   request.pass().limits = {{"a", 4}};
@@ -92,7 +92,7 @@ TEST(SatisfiableTest, LimitsAreOfLoadsTogether) {
   EXPECT_TRUE(request.Satisfiable());
   request.pass().limits = {{"a", 4 - 1e-9}, {"b", 4}};
   EXPECT_TRUE(request.Satisfiable());
-  // 3 and 3 of one micro-batch.
+  // Values 3 and 3 exceed the limit in one micro-batch, but not in two.
   request.loads[1].values = {1, 1, 3, 3};
   request.pass().sharding = Sharding::kContiguous;
   request.pass().min_microbatches = 2;

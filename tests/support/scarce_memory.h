@@ -1,10 +1,10 @@
-// Memory that runs out when a test says so: what includes this takes operator new's place in the
-// whole program.
+// Memory that runs out when a test says so. Including this replaces operator new in the whole
+// program.
 //
 //   const ScarceMemory scarce({.after = 3});         // the fourth allocation from now on fails
 //   const ScarceMemory scarce({.largest = 4096});    // and any of more bytes than these
 //
-// Only for the thread that says so, and for as long as the object lives; one at a time.
+// Only for the thread that made the object, while the object lives; one object at a time.
 
 #ifndef BATCHPLAN_TESTS_SUPPORT_SCARCE_MEMORY_H_
 #define BATCHPLAN_TESTS_SUPPORT_SCARCE_MEMORY_H_
@@ -16,7 +16,7 @@
 namespace batchplan::testing {
 
 struct MemoryLimits {
-  // Allocations that are served; the one after them fails, and those that follow are served again.
+  // The number of allocations that succeed. The next one fails; later ones succeed again.
   uint64_t after = std::numeric_limits<uint64_t>::max();
   size_t largest = std::numeric_limits<size_t>::max();
 };

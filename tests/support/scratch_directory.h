@@ -1,4 +1,4 @@
-// Files of one test, removed with it.
+// Files of one test, removed with the object.
 //
 //   const ScratchDirectory directory;
 //   const std::string path = directory.Write("tokens.txt", "...");
@@ -33,8 +33,8 @@ class ScratchDirectory {
 
   std::string Path(std::string_view name = "") const { return (path_ / name).string(); }
 
-  // Writes a file that only its owner may read, in one step for whoever reads it meanwhile, and the
-  // directories on the way to it; returns its path.
+  // Writes a file that only its owner may read, and missing directories; returns its path. Readers
+  // see the old content or the new one, never a part.
   std::string Write(std::string_view name, std::string_view content) const {
     const std::string path = Path(name);
     const std::string fresh = path + ".new";

@@ -42,7 +42,7 @@ std::shared_ptr<grpc::Channel> TestServer::NewChannel() const {
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   std::shared_ptr<grpc::Channel> channel =
       grpc::CreateCustomChannel(target(), grpc::InsecureChannelCredentials(), arguments);
-  // A busy machine can fail the first attempt to connect, which is not what tests are about.
+  // On a busy machine the first attempt to connect may fail, which tests should not notice.
   channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(10));
   return channel;
 }

@@ -3,8 +3,8 @@
 //   TestServer server;
 //   auto stub = server.NewStub();
 //
-// Every channel is a connection of its own and takes messages of any size, so that what limits a
-// message in a test is the server. Stops, without a drain's delay, when it is destroyed.
+// Every channel is a connection of its own and accepts messages of any size, so that only the
+// server limits messages. The destructor stops the server without its drain delay.
 
 #ifndef BATCHPLAN_TESTS_SUPPORT_TEST_SERVER_H_
 #define BATCHPLAN_TESTS_SUPPORT_TEST_SERVER_H_
@@ -21,12 +21,12 @@ namespace batchplan {
 
 class TestServer {
  public:
-  // Default options, but a free port, no HTTP endpoint, no drain delay and no plan cache (a test
-  // that sends a request twice means to have it planned twice).
+  // Default options, but with a free port, without HTTP endpoint, drain delay and plan cache: a
+  // test that sends a request twice wants two plans.
   static ServerOptions Options();
 
-  // Starts a server with `options`, and with `plan` in MakePlan's place if it is given. Ends the
-  // process, with the reason, if the server does not start.
+  // Starts a server with `options`; `plan`, if given, replaces MakePlan. If the server does not
+  // start, ends the process with the reason.
   explicit TestServer(const ServerOptions& options = Options(), PlanFunction plan = nullptr);
 
   // HOST:PORT of the gRPC listener.
@@ -37,8 +37,7 @@ class TestServer {
 
   Server& server() { return *server_; }
 
-  // What Prometheus would find now, in its text format; and one series of it, by name and labels,
-  // -1 if there is none.
+  // The metrics in Prometheus' text format; and the value of one series, by name and labels, or -1.
   std::string MetricsText() const;
   double Metric(const std::string& series) const;
 

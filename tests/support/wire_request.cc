@@ -3,7 +3,7 @@
 namespace batchplan::testing {
 namespace {
 
-// The wire's enumerators are the planner's, after one for "unspecified".
+// The wire's enumerators are the planner's, behind one for "unspecified".
 template <typename WireEnum, typename PlannerEnum>
 WireEnum ToWire(PlannerEnum value) {
   return static_cast<WireEnum>(static_cast<int>(value) + 1);
@@ -139,7 +139,7 @@ v1::PlanBatchRequest WireRequest(const GeneratedRequest& request) {
     FillPass(options.passes[i], wire.add_passes());
   }
   if (options.passes.empty()) return wire;
-  // What the first pass decides for all.
+  // The first pass decides this for all passes.
   if (options.passes[0].sequence_counts == EqualCounts::kWithinOne) {
     wire.mutable_passes(0)->set_sequence_counts(v1::EQUAL_COUNTS_WITHIN_ONE);
   } else {

@@ -1,4 +1,4 @@
-// A generated request as the wire carries it.
+// A generated request in its form on the wire.
 
 #ifndef BATCHPLAN_TESTS_SUPPORT_WIRE_REQUEST_H_
 #define BATCHPLAN_TESTS_SUPPORT_WIRE_REQUEST_H_
@@ -8,8 +8,8 @@
 
 namespace batchplan::testing {
 
-// Sets every field, so that no preset has a say in what ParseRequest reads of it; but nothing of a
-// later pass that the first one decides.
+// Sets every field, so that no preset matters to ParseRequest. In later passes, leaves out what the
+// first pass decides.
 v1::PlanBatchRequest WireRequest(const GeneratedRequest& request);
 
 }  // namespace batchplan::testing

@@ -16,7 +16,7 @@
 namespace batchplan::cli {
 namespace {
 
-// All of `size` bytes; false at the end of the pipe.
+// Reads all of `size` bytes; false if the pipe ends before.
 bool ReadAll(int pipe, void* data, size_t size) {
   char* to = static_cast<char*>(data);
   while (size > 0) {
@@ -59,8 +59,8 @@ class EchoService final
   const grpc::Slice response_;
 };
 
-// The child's life: takes the response, serves it and says where, until the parent lets go of the
-// pipe or dies.
+// What the child process does: reads the response from the pipe, serves it, writes its address
+// back, and runs until the parent closes the pipe or dies.
 void Echo(int from_parent, int to_parent) {
   uint64_t size = 0;
   if (!ReadAll(from_parent, &size, sizeof(size))) return;

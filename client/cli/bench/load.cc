@@ -43,7 +43,7 @@ class Run {
     call_([this, due, then = std::move(then)](const absl::Status& status) {
       if (due >= measured_from_) Count(absl::FromChrono(SteadyClock::now() - due), status);
       then();
-      // Under the lock: Wait may return as soon as it is let go, and the run be gone.
+      // Counted down under the lock: once the lock is free, Wait may return and destroy the run.
       const MutexLock lock(mutex_);
       --outstanding_;
       changed_.notify_all();
@@ -82,8 +82,9 @@ class Run {
   size_t outstanding_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// One of the closed loop's callers: a chain of calls, each begun where the last one's answer came
-// in. An answer that comes before the call returns is gone on from in the loop, not deeper.
+// One caller of the closed loop: each of its calls begins when the last one is answered. If the
+// answer comes before the call returns, the loop below makes the next call, so that calls never
+// nest.
 class Caller {
  public:
   explicit Caller(Run* run) : run_(run) {}
@@ -96,7 +97,7 @@ class Caller {
       run_->Call(now, [this] {
         if (state_.exchange(kAnswered) == kReturned) Start();
       });
-      // kAnswered by now: the loop goes on. Otherwise the answer will.
+      // If the answer has come (kAnswered), the loop goes on; otherwise the answer starts it again.
     } while (state_.exchange(kReturned) == kAnswered);
   }
 

@@ -41,8 +41,8 @@ LatencyHistogram::LatencyHistogram()
     : buckets_(std::make_unique<std::atomic<uint64_t>[]>(kBuckets)) {}
 
 size_t LatencyHistogram::BucketOf(uint64_t nanoseconds) {
-  // The first 2^kPartBits values have a bucket each; from there on, the kPartBits bits behind the
-  // leading one say which of its parts.
+  // The first 2^kPartBits values have a bucket each. Above them, each power of two is divided into
+  // 2^kPartBits buckets by the bits behind the leading one.
   const int width = static_cast<int>(std::bit_width(nanoseconds));
   if (width <= kPartBits) return static_cast<size_t>(nanoseconds);
   const int shift = width - 1 - kPartBits;

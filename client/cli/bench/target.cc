@@ -39,7 +39,7 @@ BenchTarget::BenchTarget(const std::string& address, const BenchTargetOptions& o
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(-1);
     arguments.SetMaxSendMessageSize(-1);
-    // What is measured is single calls: none may hide behind a second attempt.
+    // The benchmark measures single calls; a retry would hide the first attempt.
     arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
     // Otherwise channels to one address share one connection.
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -60,7 +60,8 @@ BenchTarget::BenchTarget(const std::string& address, const BenchTargetOptions& o
 
 grpc::ByteBuffer BenchTarget::NextRequest() {
   const uint64_t number = calls_.fetch_add(1, std::memory_order_relaxed);
-  // Fields that come a second time replace those before: what is this call's own goes behind.
+  // In a serialized message the last value of a field wins, so this call's own fields follow the
+  // shared bytes.
   v1::PlanBatchRequest own;
   if (!job_ids_.empty()) own.set_job_id(job_ids_[number % job_ids_.size()]);
   if (!options_.repeat) {

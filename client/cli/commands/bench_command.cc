@@ -86,9 +86,9 @@ constexpr double kShortest = 16;
 constexpr double kMedian = 900;
 constexpr double kSigma = 0.9;
 
-// Fills `manifest`, empty so far, with `sequences` lengths of 16 to `longest` tokens (at least 16),
-// lognormal with median 900 and sigma 0.9 before they are cut: answers as RL on mathematics has
-// them. The same lengths for one seed.
+// Appends `sequences` lengths to `manifest`, which is empty. They are lognormal with median 900 and
+// sigma 0.9, like answers in RL on mathematics, and cut to 16 .. `longest` tokens (at least 16). A
+// seed always gives the same lengths.
 void FillLengths(uint32_t sequences, uint32_t longest, uint64_t seed, v1::Manifest* manifest) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal;
@@ -100,7 +100,7 @@ void FillLengths(uint32_t sequences, uint32_t longest, uint64_t seed, v1::Manife
   }
 }
 
-// The requests that calls take in turn.
+// The requests that the calls send in turn.
 absl::StatusOr<std::vector<v1::PlanBatchRequest>> Requests(BenchFlags* flags) {
   if (flags->sequences == 0) {
     if (absl::Status read = flags->input.Read(); !read.ok()) return read;
@@ -110,7 +110,7 @@ absl::StatusOr<std::vector<v1::PlanBatchRequest>> Requests(BenchFlags* flags) {
   for (size_t i = 0; i < requests.size(); ++i) {
     uint32_t longest = UINT32_MAX;
     for (const v1::Pass& pass : requests[i].passes()) {
-      // A sixteenth less than the budget: aligned, it still fits.
+      // A sixteenth below the budget, so that the aligned length still fits.
       longest = std::min(longest, pass.max_tokens_per_microbatch() / 16 * 15);
     }
     FillLengths(flags->sequences, std::max(16U, longest), i, requests[i].mutable_manifest());
@@ -135,7 +135,7 @@ void RunLoad(const BenchFlags& flags, uint64_t round, BenchTarget& target, Bench
   }
 }
 
-// Plans one after the other for as long as a round of the load, each timed.
+// Plans one request after the other for `duration`, timing each plan.
 void PlanInProcess(const std::vector<v1::PlanBatchRequest>& requests, absl::Duration duration,
                    BenchResult* result) {
   const Client client(MakeInProcessConnection());
@@ -166,7 +166,7 @@ std::string Described(const BenchFlags& flags, const std::vector<v1::PlanBatchRe
                       absl::FormatDuration(flags.duration));
 }
 
-// How the server is spoken to; the echo server always in plain text.
+// The credentials for the server; the echo server is always called in plain text.
 absl::StatusOr<BenchTargetOptions> SecureTarget(const BenchFlags& flags) {
   BenchTargetOptions target = flags.target;
   const RemoteOptions remote = flags.where.remote_options();
@@ -181,7 +181,7 @@ absl::StatusOr<BenchTargetOptions> SecureTarget(const BenchFlags& flags) {
 
 ExitCode RunBench(BenchFlags* flags) {
   flags->target.timeout = flags->where.timeout.value_or(flags->target.timeout);
-  // First of all: gRPC has no threads yet.
+  // Forked before anything else, while gRPC has no threads.
   std::unique_ptr<EchoProcess> echo_process;
   if (flags->echo) {
     absl::StatusOr<std::unique_ptr<EchoProcess>> forked = EchoProcess::Fork();

@@ -90,8 +90,8 @@ class LengthsRun {
 
   ExitCode Run() {
     absl::Status read = ReadAll();
-    // What was read before the error is as good as what a pipe saw of it; what is wrong with that
-    // comes first.
+    // Documents read before an error still count. If counting them fails too, that error is
+    // reported.
     const absl::StatusOr<bool> counted = documents_.Flush();
     if (!counted.ok()) read = counted.status();
     const absl::Status written = WriteToStdout(output_);
@@ -140,7 +140,7 @@ class LengthsRun {
     if (files_ == flags_.max_files) return false;
     Input input(path);
     if (!input.status().ok()) {
-      // A file that was asked for by name is missed; one of thousands in a directory is not.
+      // An unreadable file is an error if it was named, and skipped if a directory listed it.
       if (named) return input.status();
       ++unreadable_;
       return true;
@@ -162,7 +162,7 @@ class LengthsRun {
         ++files_;
         return ReadParquet(path, flags_.fields, &documents_);
       }
-      // Such as what Git LFS leaves in its place.
+      // For instance a pointer file of Git LFS.
       if (absl::EndsWith(path, ".parquet")) {
         return absl::InvalidArgumentError(absl::StrCat(path, ": is not a Parquet file"));
       }
@@ -191,7 +191,8 @@ class LengthsRun {
     absl::StatusOr<bool> more =
         ReadRecords(input->stream(), path, is_json ? RecordLayout::kObjects : RecordLayout::kLines,
                     flags_.fields, &documents_, &records);
-    // Directories hold JSON of all kinds. What nobody said to be records may be none.
+    // A directory may hold JSON that is not records. Unless the caller said that this file has
+    // records, it is read as text.
     const bool may_be_text = is_json && !named && !flags_.unit.has_value() && flags_.fields.empty();
     if (!absl::IsInvalidArgument(more.status()) || records > 0 || !may_be_text) return more;
     Rewind(input);
@@ -219,7 +220,7 @@ class LengthsRun {
   int64_t unreadable_ = 0;
 };
 
-// What --per calls it.
+// The unit that --per names.
 Unit UnitOf(const std::string& word) {
   if (word == "file") return Unit::kFile;
   if (word == "line") return Unit::kLine;

@@ -14,7 +14,8 @@
 namespace batchplan::cli {
 namespace {
 
-// What CLI11 puts between the type and a validator's description, and how OneOf's begins.
+// CLI11 writes this between an option's type and a validator's description; OneOf's description
+// begins with it.
 constexpr char kChoicesBegin[] = ":{";
 
 std::string Comparable(absl::string_view word) {
@@ -24,8 +25,8 @@ std::string Comparable(absl::string_view word) {
   return comparable;
 }
 
-// The fewest characters to insert, drop, replace, or swap with their neighbour (optimal string
-// alignment). Time and memory: the product of the sizes.
+// The fewest characters to insert, delete, replace, or swap with a neighbour (optimal string
+// alignment). Time and memory are O(size of a * size of b).
 size_t EditDistance(absl::string_view a, absl::string_view b) {
   std::vector<std::vector<size_t>> distance(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) {
@@ -51,7 +52,7 @@ std::string DidYouMean(absl::string_view typed, const std::vector<std::string>& 
   size_t nearest = std::max<size_t>(1, wrong.size() / 3) + 1;
   absl::string_view meant;
   for (const std::string& word : words) {
-    // Sizes this far apart are as far in distance.
+    // The difference in size is a lower bound of the distance.
     if (wrong.size() >= word.size() + nearest) continue;
     if (const size_t distance = EditDistance(wrong, Comparable(word)); distance < nearest) {
       nearest = distance;

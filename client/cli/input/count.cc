@@ -27,7 +27,7 @@ std::optional<uint64_t> ParseCount(absl::string_view text) {
   if (suffix == absl::string_view::npos) return std::nullopt;
   const uint64_t unit = uint64_t{1} << (10 * (suffix + 1));
   text.remove_suffix(1);
-  // Neither signs nor exponents, infinities and spaces, which the parsers below would take.
+  // The parsers below would accept signs, exponents, infinities and spaces.
   if (text.find_first_not_of("0123456789.") != absl::string_view::npos) return std::nullopt;
   if (absl::SimpleAtoi(text, &count)) {
     if (count > kMostOfAll / unit) return std::nullopt;
@@ -36,7 +36,7 @@ std::optional<uint64_t> ParseCount(absl::string_view text) {
   double number = 0;
   if (!absl::SimpleAtod(text, &number)) return std::nullopt;
   number *= static_cast<double>(unit);
-  // A double holds all whole numbers to here.
+  // A double holds every whole number up to this.
   if (number != std::floor(number) || number > static_cast<double>(uint64_t{1} << 53)) {
     return std::nullopt;
   }

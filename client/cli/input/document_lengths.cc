@@ -16,13 +16,13 @@
 namespace batchplan::cli {
 namespace {
 
-// Texts are counted when they are as many bytes, or as many documents.
+// Texts are gathered until they have this many bytes or documents, and then counted together.
 constexpr size_t kGatheredBytes = 1 << 20;
 constexpr size_t kWaitingDocuments = 1 << 12;
-// A text that is longer is counted in pieces of about this size.
+// A longer text is counted in pieces of about this size.
 constexpr size_t kPieceBytes = 256 << 10;
 
-// Where to cut `text`: before its last space, if that follows something else.
+// Where to cut `text`: before the last space that follows another character, in its second half.
 size_t CutBefore(absl::string_view text) {
   for (size_t i = text.size() - 1; i > text.size() / 2; --i) {
     if (absl::ascii_isspace(static_cast<unsigned char>(text[i])) &&
@@ -30,7 +30,7 @@ size_t CutBefore(absl::string_view text) {
       return i;
     }
   }
-  // Not amid a character of UTF-8.
+  // Without such a space, at the end, but not within a character of UTF-8.
   size_t cut = text.size();
   while (cut > text.size() - 4 && (static_cast<unsigned char>(text[cut - 1]) & 0xC0) == 0x80) --cut;
   return cut - 1;

@@ -100,7 +100,7 @@ void Set(const std::string& flag, const std::string& text, const FieldDescriptor
       reflection->SetString(message, field, text);
       return;
     case FieldDescriptor::CPPTYPE_ENUM:
-      // The option takes no other words.
+      // The option has checked that the text names a value of the enum.
       reflection->SetEnum(
           message, field,
           field->enum_type()->FindValueByNumber(EnumNumber(field->enum_type(), text)));

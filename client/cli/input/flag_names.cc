@@ -16,7 +16,8 @@ namespace {
 
 bool IsOfAName(char c) { return absl::ascii_isalnum(c) || c == '_'; }
 
-// How many characters at the start of `text` are a field: names with dots between, and positions.
+// The size of the field that `text` begins with: names, dots between them, and positions in
+// brackets.
 size_t FieldSize(absl::string_view text) {
   size_t end = 0;
   while (end < text.size()) {
@@ -35,7 +36,7 @@ size_t FieldSize(absl::string_view text) {
   return end;
 }
 
-// passes[0].buckets[2], or in a JoinBatchRequest request.passes[0].buckets[2] -> passes.buckets.
+// "passes[0].buckets[2]" becomes "passes.buckets"; "request." of a JoinBatchRequest is dropped.
 std::string Path(absl::string_view field) {
   absl::ConsumePrefix(&field, "request.");
   std::string path;
@@ -48,7 +49,7 @@ std::string Path(absl::string_view field) {
   return path;
 }
 
-// Whether the flag could be on this command line.
+// Whether the command has the flag, and no flag that excludes it is set.
 bool IsPossible(const std::string& flag, const CLI::App& app) {
   const CLI::Option* option = app.get_option_no_throw(flag);
   if (option == nullptr) return false;

@@ -60,7 +60,7 @@ absl::StatusOr<bool> FileWalk::Run(const std::string& path, const FileFunction& 
   }
   if (!fs::is_directory(status)) return visit(path, /*named=*/true);
 
-  // What is still to be visited, the next one last.
+  // Paths still to visit, the next one last.
   std::vector<fs::path> pending = {path};
   while (!pending.empty()) {
     const fs::path next = pending.back();

@@ -14,7 +14,7 @@
 namespace batchplan::cli {
 namespace {
 
-// "patches=0.5:dealt,answers=2": what a unit of each load costs, and how it is computed.
+// Reads "patches=0.5:dealt,answers=2": the cost of a unit of each load, and how it is computed.
 void SetLoadCosts(const std::string& text, v1::CostModel* cost) {
   for (const absl::string_view item : absl::StrSplit(text, ',')) {
     const std::pair<absl::string_view, absl::string_view> parts =
@@ -38,7 +38,7 @@ void SetLoadCosts(const std::string& text, v1::CostModel* cost) {
   }
 }
 
-// "patches=8k,frames=100": the most that a micro-batch has of each load.
+// Reads "patches=8k,frames=100": the most of each load that a micro-batch may have.
 void SetLimits(const std::string& text, v1::Pass* pass) {
   for (const absl::string_view item : absl::StrSplit(text, ',')) {
     const std::pair<absl::string_view, absl::string_view> parts =
@@ -55,7 +55,7 @@ void SetLimits(const std::string& text, v1::Pass* pass) {
   }
 }
 
-// "patches:items,frames": loads, and whether their columns list items.
+// Reads "patches:items,frames": the loads, and whether their columns list items.
 void SetLoadColumns(const std::string& text, std::vector<LoadColumn>* loads) {
   for (const absl::string_view item : absl::StrSplit(text, ',')) {
     LoadColumn& load = loads->emplace_back();

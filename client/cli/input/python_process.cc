@@ -25,7 +25,7 @@
 namespace batchplan::cli {
 namespace {
 
-// How much of what it said an error repeats, the end of it.
+// An error repeats this much of the end of the process's standard error.
 constexpr off_t kSaidBytes = 4 << 10;
 
 std::string Interpreter() {
@@ -43,7 +43,7 @@ absl::Status CannotStart(int error) {
 
 absl::StatusOr<std::unique_ptr<PythonProcess>> PythonProcess::Start(
     const std::vector<std::string>& arguments) {
-  // A socket, since whoever writes to a pipe without a reader is killed.
+  // A socket and not a pipe: writing to a pipe without a reader would kill this process.
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return CannotStart(errno);
   const int said = memfd_create("stderr", MFD_CLOEXEC);
@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<PythonProcess>> PythonProcess::Start(
   posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
   posix_spawn_file_actions_adddup2(&actions, said, 2);
 
-  // Names of files are UTF-8, whatever the locale.
+  // File names are UTF-8 in any locale.
   std::vector<std::string> words = {Interpreter(), "-X", "utf8", "-c",
                                     std::string(PythonProgram())};
   words.insert(words.end(), arguments.begin(), arguments.end());

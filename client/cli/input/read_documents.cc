@@ -36,7 +36,7 @@ absl::StatusOr<bool> ReadText(std::istream& stream, const std::string& name, Uni
           documents->AddToText({buffer.data(), static_cast<size_t>(stream.gcount())});
       if (!more.ok() || !*more) return more;
     }
-    // What could be read of a text is none.
+    // A text that can't be read to its end does not count.
     if (stream.bad()) return AtEnd(stream, name);
     return documents->EndText(name);
   }
@@ -60,7 +60,7 @@ absl::StatusOr<bool> ReadText(std::istream& stream, const std::string& name, Uni
 absl::StatusOr<bool> ReadRecords(std::istream& stream, const std::string& name, RecordLayout layout,
                                  const std::vector<std::string>& fields, DocumentLengths* documents,
                                  int64_t* records) {
-  // Leading space is none of an array's.
+  // Skips space before an array.
   int64_t number = 1;
   for (int next = stream.peek(); absl::ascii_isspace(static_cast<unsigned char>(next));
        next = stream.peek()) {

@@ -19,7 +19,7 @@
 namespace batchplan::cli {
 namespace {
 
-// How much of a wrong line an error repeats: it may be a whole binary file.
+// An error repeats this much of a wrong line, which may be a whole binary file.
 constexpr size_t kQuotedBytes = 40;
 
 constexpr uint32_t kMost = std::numeric_limits<uint32_t>::max();
@@ -28,11 +28,11 @@ std::string Quoted(absl::string_view text) {
   return absl::StrCat("\"", absl::CEscape(text.substr(0, kQuotedBytes)), "\"");
 }
 
-// In the place of a group, for what is behind it; and of items.
+// Stands for "no group" where other columns follow, and for "no items".
 constexpr absl::string_view kNone = "-";
 
-// Appends the number in a column that either all lines have or none, `is_first` being the first;
-// empty: the line has none.
+// Appends the number in `column`, which is empty if the line does not have it. Either all lines
+// have the column or none; `is_first` marks the first line.
 absl::Status ReadColumn(absl::string_view line, absl::string_view column, absl::string_view name,
                         bool is_first, google::protobuf::RepeatedField<uint32_t>* values) {
   const absl::string_view article = name == "age" ? "an " : "a ";
@@ -52,7 +52,7 @@ absl::Status ReadColumn(absl::string_view line, absl::string_view column, absl::
   return absl::OkStatus();
 }
 
-// The number in a load's column, or one of its items.
+// Reads the number in a load's column, or one of its items.
 absl::StatusOr<double> ReadAmount(absl::string_view line, absl::string_view text,
                                   const std::string& load) {
   double amount = 0;
@@ -61,7 +61,7 @@ absl::StatusOr<double> ReadAmount(absl::string_view line, absl::string_view text
       absl::StrCat(Quoted(line), ": ", Quoted(text), " is not a number of ", Quoted(load)));
 }
 
-// Appends the column of the load at this place.
+// Appends the load in `column`.
 absl::Status ReadLoad(absl::string_view line, absl::string_view column, const LoadColumn& load,
                       int place, v1::Manifest* manifest) {
   const auto sequence = static_cast<uint32_t>(manifest->lengths_size());
@@ -97,7 +97,7 @@ std::string LastColumns(const LengthColumns& meaning) {
   return absl::StrJoin(names, ", ");
 }
 
-// Takes off the last columns: what the line's sequence shares, its kind and its loads.
+// Reads what the line's sequence shares, its kind and its loads, and removes these columns.
 absl::Status ReadLast(absl::string_view line, const LengthColumns& meaning,
                       std::vector<absl::string_view>& columns, v1::Manifest* manifest) {
   if (columns.size() <= meaning.last()) {
@@ -125,7 +125,8 @@ absl::Status ReadLast(absl::string_view line, const LengthColumns& meaning,
   return read;
 }
 
-// Appends what one line, without comment and not blank, says. The error goes behind "file:line: ".
+// Appends one line, which has no comment and is not blank. The caller puts "file:line: " before an
+// error.
 absl::Status ReadLine(absl::string_view text, const LengthColumns& meaning,
                       v1::Manifest* manifest) {
   std::vector<absl::string_view> columns =

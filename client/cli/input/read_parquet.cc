@@ -17,7 +17,7 @@
 namespace batchplan::cli {
 namespace {
 
-// What a process writes, as a stream, which also ends where the process fails.
+// What a process writes, as a stream. The stream also ends when the process fails.
 class ProcessOutput final : public std::streambuf {
  public:
   explicit ProcessOutput(PythonProcess* process) : process_(process) {}
@@ -51,7 +51,7 @@ absl::StatusOr<bool> ReadParquet(const std::string& path, const std::vector<std:
   ProcessOutput output(process->get());
   std::istream rows(&output);
   absl::StatusOr<bool> more = ReadRecords(rows, path, RecordLayout::kRows, fields, documents);
-  // Why the rows ended comes before what the last of them lacks.
+  // If the process failed, its error explains why the last record is incomplete.
   return output.status().ok() ? more : output.status();
 }
 

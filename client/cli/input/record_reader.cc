@@ -24,13 +24,14 @@ namespace {
 
 using nlohmann::json;
 
-// The fields that make a record one of a format, and those that are added where they are there.
+// A record is of a format if it has the needed fields; the added ones are measured if present.
 struct Format {
   std::vector<std::string> needed;
   std::vector<std::string> added;
 };
 
-// What a record of preferences has, whatever else: two sequences, of which no format says which.
+// A record with both of these holds preferences: two sequences, and no format says which to
+// measure.
 constexpr std::array<const char*, 2> kPreferences = {"chosen", "rejected"};
 
 const std::vector<Format>& Formats() {
@@ -45,46 +46,46 @@ const std::vector<Format>& Formats() {
   return *formats;
 }
 
-// No field of a data set is as deep.
+// Deeper than any field of a data set.
 constexpr size_t kMaxLevels = 32;
 
 constexpr double kMostTokens = std::numeric_limits<uint32_t>::max();
 
-// How much of a parser's error is repeated: it quotes what it read.
+// An error repeats this much of the parser's, which quotes what it read.
 constexpr size_t kQuotedBytes = 100;
 
 bool IsContentOfMessage(absl::string_view key) {
   return key == "content" || key == "value" || key == "text";
 }
 
-// What a field of the record has, so far.
+// What has been read of a field of the record.
 struct Slot {
   bool is_given = false;
-  // Then it has no content, and makes the record none of a format.
+  // A field that is null has no content, and does not count as one that a format needs.
   bool is_null = false;
-  // Why it can't be measured; empty if it can.
+  // Why the field can't be measured; empty if it can.
   std::string error;
   RecordContent content;
 };
 
-// What the values in an object or a list are.
+// What the values in an object or an array are.
 enum class Inside : uint8_t {
   kArray,    // records
-  kPath,     // the fields of a record, or of an object on the way to one
-  kTokens,   // the entries of a list that a field is
-  kTexts,    // those of a list in a message, or in another list
-  kMessage,  // content, and what is not measured
+  kPath,     // fields of a record, or of an object on the path to a measured field
+  kTokens,   // entries of an array that is a measured field
+  kTexts,    // entries of an array within a message or another array
+  kMessage,  // fields of a message: its content, and others that are not measured
 };
 
-// An object or a list that is open.
+// An open object or array.
 struct Level {
   Inside inside;
-  // Of kPath: what stands before the names of its fields.
+  // For kPath: what stands before the names of its fields, such as "a.b.".
   std::string path;
   std::string key;
 };
 
-// The next character that is no space, which stays in the stream.
+// Skips white space; returns the next character and leaves it in the stream.
 int Next(std::istream& stream) {
   int next = stream.peek();
   for (; next == ' ' || next == '\t' || next == '\n' || next == '\r'; next = stream.peek()) {
@@ -112,7 +113,7 @@ const std::vector<std::string>& FormatFields() {
   return *fields;
 }
 
-// Keeps of what the parser reads what is measured.
+// Receives the parser's events and keeps only what is measured.
 class RecordReader::Handler final : public nlohmann::json_sax<json> {
  public:
   Handler(const std::vector<std::string>& fields, bool keeps_texts, RecordFunction visit)
@@ -121,7 +122,7 @@ class RecordReader::Handler final : public nlohmann::json_sax<json> {
         keeps_texts_(keeps_texts),
         visit_(std::move(visit)) {}
 
-  // Before a text of JSON: a record, or where it may be, an array of records.
+  // Begins a JSON text: a record or, if `may_be_array`, an array of records.
   void Begin(bool may_be_array) {
     levels_.clear();
     ignored_ = 0;
@@ -130,7 +131,7 @@ class RecordReader::Handler final : public nlohmann::json_sax<json> {
 
   int64_t records() const { return records_; }
 
-  // After it: whether to go on.
+  // After the text: whether the caller wants more records.
   absl::StatusOr<bool> Result() const {
     if (!status_.ok()) return status_;
     return !stopped_;
@@ -201,7 +202,7 @@ class RecordReader::Handler final : public nlohmann::json_sax<json> {
 
   bool parse_error(size_t position, const std::string& /*last_token*/,
                    const json::exception& error) override {
-    // Without its own account of where: "[json.exception...] parse error at line 1, column 2: ".
+    // Without the parser's "[json.exception...] parse error at line 1, column 2: ".
     absl::string_view why = error.what();
     const size_t end = why.find(error.id == 101 ? ": " : "] ");
     if (end != absl::string_view::npos) why.remove_prefix(end + 2);
@@ -210,14 +211,14 @@ class RecordReader::Handler final : public nlohmann::json_sax<json> {
   }
 
  private:
-  // Whether the value that begins should be a record, or the array of them.
+  // Whether the value that begins must be a record or the array of records.
   bool AtRecord() const { return levels_.empty() || levels_.back().inside == Inside::kArray; }
 
   bool IsIgnoredInMessage() const {
     return levels_.back().inside == Inside::kMessage && !IsContentOfMessage(levels_.back().key);
   }
 
-  // Of the field that the value behind the key is; null if nobody asked for it.
+  // The slot of the field at the current key; null if that field is not measured.
   Slot* BeginField() {
     const Level& level = levels_.back();
     for (size_t i = 0; i < fields_.size(); ++i) {
@@ -233,7 +234,7 @@ class RecordReader::Handler final : public nlohmann::json_sax<json> {
     return nullptr;
   }
 
-  // An object or a list, with what is in it, that is not measured.
+  // Ignores an object or array and everything in it.
   bool Ignore() {
     ++ignored_;
     return true;
@@ -329,7 +330,7 @@ class RecordReader::Handler final : public nlohmann::json_sax<json> {
     return slots_[std::find(fields_.begin(), fields_.end(), field) - fields_.begin()];
   }
 
-  // The fields that are measured.
+  // The names of the fields to measure.
   absl::StatusOr<std::vector<std::string>> Measured() {
     if (is_named_) {
       for (const std::string& field : fields_) {
@@ -383,11 +384,11 @@ class RecordReader::Handler final : public nlohmann::json_sax<json> {
 
   bool may_be_array_ = false;
   std::vector<Level> levels_;
-  // Objects and lists that are open and not measured, within the innermost of levels_.
+  // How many objects and arrays that are not measured are open within levels_.back().
   size_t ignored_ = 0;
-  // Of each field.
+  // One for each of fields_.
   std::vector<Slot> slots_;
-  // Of the field that is read, within one.
+  // The field being read; null outside of measured fields.
   Slot* slot_ = nullptr;
   int64_t records_ = 0;
   bool stopped_ = false;
@@ -408,7 +409,7 @@ absl::StatusOr<bool> RecordReader::ReadLine(absl::string_view line) {
 
 absl::StatusOr<bool> RecordReader::ReadStream(std::istream& stream) {
   try {
-    // UTF-8 may begin with a mark that it is.
+    // Skips the byte order mark of UTF-8.
     if (stream.peek() == 0xEF) stream.ignore(3);
     for (int next = Next(stream); next != std::istream::traits_type::eof(); next = Next(stream)) {
       const bool is_array = next == '[';

@@ -181,7 +181,7 @@ void SetDynamicContext(const std::string& text, v1::DynamicContext* dynamic) {
   if (sizes.size() == 2) dynamic->set_max_size(sizes[1]);
 }
 
-// "8:0.02,0:0.065": sizes, and what their ranks spend on a token.
+// Reads "8:0.02,0:0.065": group sizes, and what each of their ranks spends on a token.
 void SetExchange(const std::string& text, v1::CostModel* cost) {
   for (const absl::string_view item : absl::StrSplit(text, ',')) {
     const std::vector<absl::string_view> parts = absl::StrSplit(item, ':');
@@ -198,7 +198,8 @@ void SetExchange(const std::string& text, v1::CostModel* cost) {
   }
 }
 
-// Adds the flags of what context-parallel ranks exchange, which fill `exchange`, and returns them.
+// Adds the flags for the exchange among context-parallel ranks. They fill `exchange`. Returns the
+// flags.
 std::vector<CLI::Option*> AddExchangeFlags(CLI::App* app, v1::CostModel* exchange,
                                            FlagNames* names) {
   names->Add("cost_model.exchange", "--exchange");
@@ -221,9 +222,9 @@ std::vector<CLI::Option*> AddExchangeFlags(CLI::App* app, v1::CostModel* exchang
   return {by_size, overlaps};
 }
 
-// Adds the flags of a request to `app`, but for those in `without`, and returns them. They fill
-// `request`, which gets one pass. `names` gets all, as a command has flags of its own in place of
-// those that it leaves out.
+// Adds the flags of a request to `app`, except those in `without`, and returns them. They fill
+// `request`, which gets one pass. `names` gets all flags, since a command has its own flags instead
+// of those in `without`.
 std::vector<CLI::Option*> AddRequestFlags(CLI::App* app, v1::PlanBatchRequest* request,
                                           const std::set<std::string>& without, FlagNames* names) {
   std::vector<CLI::Option*> flags;
@@ -275,14 +276,14 @@ std::vector<CLI::Option*> AddRequestFlags(CLI::App* app, v1::PlanBatchRequest* r
           ->type_name("A,B,C[,D]")
           ->excludes(app->get_option("--fitted_cost"))
           ->group("Algorithm"));
-  // A string in the contract, for which the planner has names.
+  // The contract has the preset as a string, but the planner knows all names.
   if (CLI::Option* preset = app->get_option_no_throw("--preset"); preset != nullptr) {
     const std::vector<std::string> names(kPresetNames.begin(), kPresetNames.end());
     preset->check(OneOf(names))
         ->type_name("NAME")
         ->description(absl::StrCat(preset->get_description(), ": ", absl::StrJoin(names, ", ")));
   }
-  // A selection has one target, as a message has one layout.
+  // A selection has one target: set together, the later flag would silently undo the earlier one.
   for (const auto& [one, other] : {std::pair{"--take", "--take_groups"},
                                    {"--take", "--take_tokens"},
                                    {"--take_groups", "--take_tokens"}}) {

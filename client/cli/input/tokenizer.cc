@@ -16,7 +16,7 @@
 namespace batchplan::cli {
 namespace {
 
-// As python_program.py reads it: little-endian, as every machine is that this runs on.
+// Little-endian, as python_program.py reads it and as all supported machines store it.
 void Append(uint32_t number, std::string* bytes) {
   bytes->append(reinterpret_cast<const char*>(&number), sizeof(number));
 }

@@ -13,16 +13,16 @@
 namespace batchplan::cli {
 namespace {
 
-// What completes a value.
+// How a value is completed.
 struct Value {
-  // Empty for a switch, which takes none.
+  // Empty for a switch, which has no value.
   std::string name;
   std::vector<std::string> choices;
   bool is_file = false;
 };
 
 struct Flag {
-  // With its dashes.
+  // With the leading dashes.
   std::string name;
   std::string description;
   Value value;
@@ -33,11 +33,11 @@ struct Command {
   std::string name;
   std::string description;
   std::vector<Flag> flags;
-  // Of the arguments that are no flags; a switch's if there are none.
+  // The positional argument; like a switch's value if there is none.
   Value argument;
 };
 
-// A description as far as it fits beside a flag: without choices, remarks and the default.
+// The part of a description that fits beside a flag: without choices, remarks and default.
 std::string InShort(const std::string& description) {
   const std::string first = description.substr(0, description.find_first_of(":;["));
   return std::string(absl::StripSuffix(first, " "));
@@ -77,7 +77,7 @@ std::vector<Command> ReadCommands(const CLI::App& app) {
   return commands;
 }
 
-// Between single quotes, in bash and zsh.
+// Quotes for bash and zsh.
 std::string ShellQuoted(absl::string_view text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }

@@ -14,8 +14,8 @@
 namespace batchplan::cli {
 namespace {
 
-// Of each sequence, the load of that name; none if the manifest does not have it. Those that the
-// caller gave, or sums of items.
+// The load `name` of each sequence: the caller's values or sums of its items. Empty if the manifest
+// has no such load.
 std::vector<double> LoadOf(const v1::Manifest& manifest, const std::string& name) {
   for (const v1::LoadItems& items : manifest.items()) {
     if (items.load() != name) continue;
@@ -29,11 +29,11 @@ std::vector<double> LoadOf(const v1::Manifest& manifest, const std::string& name
   return {};
 }
 
-// Of each micro-batch, the most that a rank of its slot has of a dealt load.
+// For each micro-batch, the largest amount of the dealt load that a rank of its slot has.
 absl::StatusOr<std::vector<double>> DealtLoads(const v1::Manifest& manifest,
                                                const std::string& name, const v1::PassPlan& plan,
                                                const std::vector<Microbatch>& microbatches) {
-  // Of each sequence, its slot; of each slot, what every rank has.
+  // Where each sequence is (mini-batch and slot), and below, what each rank of each slot has.
   using Slot = std::pair<uint32_t, uint32_t>;
   const Slot nowhere(UINT32_MAX, UINT32_MAX);
   std::vector<Slot> slots(static_cast<size_t>(manifest.lengths_size()), nowhere);

@@ -16,7 +16,7 @@
 namespace batchplan::cli {
 namespace {
 
-// That context_sizes, if there are any, divide the pool slot by slot.
+// Checks that context_sizes, if there are any, divide the pool in every slot.
 absl::Status CheckGroups(const v1::PassPlan& plan, uint32_t pool) {
   int next = 0;
   for (const uint32_t slots : plan.microbatches_per_rank()) {
@@ -35,7 +35,7 @@ absl::Status CheckGroups(const v1::PassPlan& plan, uint32_t pool) {
                                                  " context_sizes, but slots of ", next, " groups"));
 }
 
-// That each sequence shares at most what it and the one before it in the row have.
+// Checks that no sequence shares more tokens than it or the one before it in the row has.
 absl::Status CheckSharedTokens(const v1::PassPlan& plan) {
   if (plan.shared_tokens_size() == 0) return absl::OkStatus();
   if (plan.shared_tokens_size() != plan.sequence_lengths_size()) {
@@ -94,7 +94,7 @@ absl::Status CheckShape(const v1::PassPlan& plan, const Topology& topology) {
   return CheckSharedTokens(plan);
 }
 
-// Interleaved, a schedule is one of whole groups.
+// Checks that an interleaved schedule has whole groups of micro-batches.
 absl::Status CheckCounts(const v1::PassPlan& plan, const PlanOptions& options) {
   if (options.topology.virtual_pipeline == 1) return absl::OkStatus();
   const uint32_t group = options.pipeline.group_size > 0 ? options.pipeline.group_size
@@ -121,12 +121,12 @@ double ExchangePerToken(const v1::CostModel& model, uint32_t ranks) {
   return batchplan::ExchangePerToken(by_size, ranks);
 }
 
-// How many first tokens of the sequence at this place stand in its row already.
+// How many of the first tokens of the sequence at `place` the row has already.
 uint32_t SharedTokens(const v1::PassPlan& plan, uint32_t place) {
   return plan.shared_tokens_size() > 0 ? plan.shared_tokens(static_cast<int>(place)) : 0;
 }
 
-// Fills in what is in a micro-batch, whose place and size are known.
+// Fills in the content of a micro-batch whose place and size are set.
 void FillIn(const v1::PassPlan& plan, Layout layout, int ordinal, Microbatch& microbatch) {
   microbatch.begin = plan.microbatch_offsets(ordinal);
   microbatch.end = plan.microbatch_offsets(ordinal + 1);
@@ -136,7 +136,7 @@ void FillIn(const v1::PassPlan& plan, Layout layout, int ordinal, Microbatch& mi
     const uint32_t laid = length - SharedTokens(plan, i);
     microbatch.true_tokens += length;
     microbatch.laid_tokens += laid;
-    // Rows of shared tokens align no sequence.
+    // In a row of shared tokens no sequence is aligned.
     microbatch.aligned_tokens +=
         plan.shared_tokens_size() > 0 ? laid : Align(length, microbatch.length_multiple);
   }
@@ -145,7 +145,7 @@ void FillIn(const v1::PassPlan& plan, Layout layout, int ordinal, Microbatch& mi
                                     : microbatch.row_width;
 }
 
-// Groups that differ in size, slot by slot.
+// Lists groups that differ in size, slot by slot.
 std::vector<Microbatch> ListGroups(const v1::PassPlan& plan, Layout layout,
                                    const Topology& topology) {
   const uint32_t tensor = topology.sequence_parallel ? topology.tensor_parallel : 1;
@@ -231,7 +231,7 @@ double MicrobatchCost(const Microbatch& microbatch, const v1::PassPlan& plan, La
   for (uint32_t i = microbatch.begin; i < microbatch.end; ++i) {
     const uint32_t length = plan.sequence_lengths(static_cast<int>(i));
     const double shared = SharedTokens(plan, i);
-    // The padded layout computes the padding; rows of shared tokens have none within.
+    // The padded layout also computes the padding; a row of shared tokens has no padding inside.
     const auto end = static_cast<double>(layout == Layout::kPadded ? microbatch.row_width
                                          : plan.shared_tokens_size() > 0
                                              ? length
@@ -282,14 +282,14 @@ StepTimes PredictStepTimes(const std::vector<Microbatch>& microbatches, const v1
   const StepClock accumulated(Synchronization::kAccumulated, on);
   StepTimes times;
   for (size_t begin = 0; begin < microbatches.size();) {
-    // By slot, in it by rank.
+    // Sorted by slot, within a slot by rank.
     std::vector<const Microbatch*> step;
     const uint32_t mini_batch = microbatches[begin].mini_batch;
     for (; begin < microbatches.size() && microbatches[begin].mini_batch == mini_batch; ++begin) {
       step.push_back(&microbatches[begin]);
     }
     std::ranges::stable_sort(step, {}, &Microbatch::slot);
-    // What each micro-batch takes in every phase, and in all of them.
+    // The cost of each micro-batch in every phase, and over all phases.
     std::vector<std::vector<double>> phases(1);
     std::vector<double> all;
     all.reserve(step.size());

@@ -26,8 +26,8 @@ ExitCode ExitCodeFor(const absl::Status& status) {
 }
 
 std::string Explain(const absl::Status& status) {
-  // A wrong request or a missing file explains itself; what a server or the network did needs the
-  // code that its documentation speaks of.
+  // An InvalidArgument or a NotFound explains itself. For errors of a server or the network, the
+  // user needs the code to look them up.
   if (absl::IsInvalidArgument(status) || absl::IsNotFound(status)) {
     return std::string(status.message());
   }

@@ -33,7 +33,7 @@ absl::Status ForEachMicrobatch(const PlanOptions& options, const v1::PlanBatchRe
 
 absl::StatusOr<std::string> FormatMicrobatchesCsv(const PlanOptions& options,
                                                   const v1::PlanBatchResponse& response) {
-  // Where all groups are alike, their size is the request's.
+  // Only groups that differ in size need a column for it.
   const bool sizes = options.topology.dynamic_context.has_value();
   std::string csv = absl::StrCat(
       "pass,mini_batch,rank,slot,sequences,true_tokens,aligned_tokens,scheduled_tokens,row_width",

@@ -19,8 +19,8 @@
 namespace batchplan::cli {
 namespace {
 
-// Whether `response` keeps every promise for the request that `parsed` holds, its fingerprint
-// included.
+// Checks that `response` keeps every promise for the request in `parsed`, including its
+// fingerprint.
 absl::Status Verify(const ParsedRequest& parsed, const v1::PlanBatchResponse& response) {
   absl::StatusOr<Plan> plan = ParseResponse(response);
   if (!plan.ok()) return plan.status();
@@ -34,7 +34,7 @@ absl::Status Verify(const ParsedRequest& parsed, const v1::PlanBatchResponse& re
   return absl::OkStatus();
 }
 
-// Why its ranks wait, of a plan that any planner may have made.
+// Explains why ranks wait in a plan of any planner.
 absl::StatusOr<PlanSentences> Sentences(const ParsedRequest& parsed,
                                         const v1::PlanBatchResponse& response) {
   absl::StatusOr<Plan> plan = ParseResponse(response);
@@ -70,7 +70,7 @@ void PlanOutput::AddTo(CLI::App* app, const std::string& message) {
 }
 
 ExitCode PlanOutput::Print(const char* command, const AnsweredPlan& answer) const {
-  // Fitted costs are the server's; the plan says which they were.
+  // Fitted costs are known to the server; the plan says which it used.
   v1::PlanBatchRequest request;
   const bool fitted = answer.request.cost_model().fitted();
   if (fitted) {
@@ -79,7 +79,7 @@ ExitCode PlanOutput::Print(const char* command, const AnsweredPlan& answer) cons
   }
   const v1::PlanBatchRequest& planned = fitted ? request : answer.request;
 
-  // Whoever made the plan, its request can be read here, or nothing can be said about it.
+  // Without a request that this program can read, nothing can be said about the plan.
   const absl::StatusOr<ParsedRequest> parsed = ParseRequest(planned);
   if (!parsed.ok()) return ReportError(command, parsed.status());
   if (verify_) {

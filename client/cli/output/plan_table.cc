@@ -29,7 +29,7 @@ double ToMilliseconds(const google::protobuf::Duration& duration) {
          static_cast<double>(duration.nanos()) / 1e6;
 }
 
-// Groups that differ in size are as many as suit their sequences: what is proven is of slots.
+// If groups differ in size, only the number of slots has a proven bound.
 std::string MicrobatchesLine(const v1::PlanMetrics& metrics, bool groups) {
   std::string line = WithThousands(metrics.microbatches());
   if (groups) return absl::StrCat(line, ", one a group");
@@ -38,7 +38,7 @@ std::string MicrobatchesLine(const v1::PlanMetrics& metrics, bool groups) {
                       " needed)");
 }
 
-// What was asked, and of whom.
+// Adds the request, and who planned it.
 void AddHeader(const v1::PlanBatchRequest& request, const v1::PlanBatchResponse& response,
                const PlanOrigin& origin, Table* table) {
   if (!request.job_id().empty()) {
@@ -47,7 +47,7 @@ void AddHeader(const v1::PlanBatchRequest& request, const v1::PlanBatchResponse&
   }
   table->AddRow({"batch", BatchLine(request.manifest())});
   table->AddRow({"job size", TopologyLine(request.topology())});
-  // Groups that differ in size rest on it, so that none is worth saying too.
+  // Groups that differ in size depend on the exchange, so that "none" is said too.
   if (request.topology().has_dynamic_context() ||
       (request.topology().context_parallel() > 1 &&
        response.cost_model_used().exchange_size() > 0)) {
@@ -91,7 +91,7 @@ std::string SequencesLine(int count, double mean_length) {
                       " on average");
 }
 
-// What waits, and how what is trained compares with it.
+// Adds the deferred sequences, and how they compare with the ones that are trained.
 void AddSelection(const v1::PlanBatchRequest& request, const v1::PlanBatchResponse& response,
                   Table* table) {
   if (response.passes().empty()) return;
@@ -112,7 +112,7 @@ void AddSelection(const v1::PlanBatchRequest& request, const v1::PlanBatchRespon
   }
 }
 
-// How many groups of which size there are, the largest first; empty where all are alike.
+// The number of groups of each size, the largest size first; empty if all groups are alike.
 std::string GroupsLine(const v1::PassPlan& plan) {
   std::map<uint32_t, uint64_t, std::greater<>> groups;
   for (const uint32_t size : plan.context_sizes()) ++groups[size];
@@ -124,7 +124,7 @@ std::string GroupsLine(const v1::PassPlan& plan) {
   return absl::StrJoin(parts, ", ");
 }
 
-// What the stages of a pipeline wait, and what they keep.
+// Adds how long the stages of a pipeline wait, and how many tokens they keep.
 void AddPipeline(const PlanOptions& options, const PassOptions& pass, const v1::PassPlan& plan,
                  const std::vector<Microbatch>& microbatches, Table* table) {
   if (options.topology.pipeline_parallel == 1) return;
@@ -144,7 +144,7 @@ void AddPipeline(const PlanOptions& options, const PassOptions& pass, const v1::
                         : "")});
 }
 
-// What a micro-batch may hold; where groups differ in size, also on how many ranks.
+// The tokens that a micro-batch may hold; if groups differ in size, also their alignment.
 std::string BudgetRow(const Topology& topology, const PassOptions& pass, const v1::PassPlan& plan) {
   const bool is_pool = topology.dynamic_context.has_value();
   std::string row = absl::StrCat(
@@ -155,7 +155,7 @@ std::string BudgetRow(const Topology& topology, const PassOptions& pass, const v
   return absl::StrCat(row, ", in groups of c ranks also of ", 2 * tensor, " c");
 }
 
-// What the step would take with the number of slots before and after `own`, of those that were
+// The predicted step time with the nearest smaller and larger number of slots that the planner
 // tried: "; 5 would take 1.2% longer".
 std::string OtherSlots(const v1::MiniBatchDecision& decision, uint32_t own) {
   const v1::SlotsTried* fewer = nullptr;
@@ -204,8 +204,8 @@ std::string SlotsOfMiniBatches(const v1::PassPlan& plan, absl::string_view a_ran
   return absl::StrCat(text, "; by ", absl::StrJoin(parts, ", "));
 }
 
-// How many slots there are, by which method, and what others would take. A plan of an older server
-// does not say.
+// Adds the number of slots, the method that found it, and the step times of other numbers. Plans of
+// older servers lack these.
 void AddSlots(const v1::PassPlan& plan, Table* table) {
   if (plan.decisions().empty() || plan.microbatches_per_rank().empty()) return;
   const absl::string_view a_rank = plan.context_sizes_size() > 0 ? "" : " a rank";
@@ -224,7 +224,7 @@ void AddSlots(const v1::PassPlan& plan, Table* table) {
                              OtherSlots(decision, own))});
 }
 
-// Tokens that stand in rows already where a sequence needs them, and that would if every mini-batch
+// The share of true tokens that rows save by sharing, and what they would save if every mini-batch
 // were one row.
 std::string SharedLine(const v1::PlanMetrics& metrics) {
   const auto part = [&](uint64_t laid) {
@@ -235,7 +235,7 @@ std::string SharedLine(const v1::PlanMetrics& metrics) {
                       part(metrics.unique_tokens()), " in any plan");
 }
 
-// One row a load: "largest 8,192 of at most 8,192, mean 5,120 a micro-batch, ranks 1.031 (...)".
+// Adds a row for each load: "largest 8,192 of at most 8,192, mean 5,120 a micro-batch, ...".
 void AddLoads(const PassOptions& options, const v1::PlanMetrics& metrics, Table* table) {
   for (const v1::LoadMetrics& load : metrics.loads()) {
     const auto limit = std::ranges::find(options.limits, load.load(), &LoadLimit::load);
@@ -292,7 +292,7 @@ void AddMetrics(const PlanOptions& plan_options, const PassOptions& options,
   AddPipeline(plan_options, options, plan, microbatches, table);
 }
 
-// The first behind `title`, the others below it.
+// Writes the first sentence behind `title` and the others below it.
 void AddSentences(const std::string& title, const std::vector<std::string>& sentences,
                   Table* table) {
   for (size_t i = 0; i < sentences.size(); ++i) {
@@ -300,7 +300,7 @@ void AddSentences(const std::string& title, const std::vector<std::string>& sent
   }
 }
 
-// Why ranks wait in a pass.
+// Adds why ranks wait in a pass.
 void AddWaiting(const absl::StatusOr<PlanSentences>& sentences, size_t pass, Table* table) {
   if (!sentences.ok()) {
     table->AddRow({"why ranks wait",
@@ -312,7 +312,7 @@ void AddWaiting(const absl::StatusOr<PlanSentences>& sentences, size_t pass, Tab
 
 // With more ranks than this, the table sums them up instead of listing them.
 constexpr uint32_t kMostRanksListed = 32;
-// The bar of the most expensive rank.
+// The length of the most expensive rank's bar.
 constexpr double kBarLength = 24;
 
 double Fill(const RankLoad& rank) {
@@ -390,9 +390,9 @@ std::string SumUpRanks(const std::vector<RankLoad>& ranks) {
   return absl::StrCat(table.ToString(), "slowest: rank ", slowest - ranks.begin(), "\n");
 }
 
-// One line a rank: what it holds, how full its micro-batches are of true tokens, and its cost over
-// the mean rank's, with a bar. Beyond kMostRanksListed ranks, the least, median and most of each
-// column instead, and which rank is the slowest. Where groups differ in size, a note on what they
+// One line a rank: its content, how full its micro-batches are of true tokens, and its cost
+// relative to the mean, with a bar. Beyond kMostRanksListed ranks: the minimum, median and maximum
+// of each column, and which rank is slowest. If groups differ in size, a note says what their ranks
 // share.
 std::string FormatRankTable(const std::vector<RankLoad>& ranks, const Topology& topology) {
   return absl::StrCat(ranks.size() <= kMostRanksListed ? ListRanks(ranks) : SumUpRanks(ranks),

@@ -50,7 +50,7 @@ std::string TopologyLine(const v1::Topology& topology) {
     const uint32_t least = std::max<uint32_t>(1, topology.dynamic_context().min_size());
     const uint32_t most = topology.dynamic_context().max_size();
     absl::StrAppend(&line, ", a pool of ", Count(pool, "rank"), " in groups of ");
-    // Sizes that do not add up to the pool leave the pool alone.
+    // If min_size does not divide the pool, the only group is the whole pool.
     if (pool % least == 0) absl::StrAppend(&line, least, " to ");
     absl::StrAppend(&line, most == 0 ? pool : most);
   }

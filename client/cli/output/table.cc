@@ -58,7 +58,7 @@ std::string WithThousands(uint64_t number) {
 std::string Percent(double share) { return absl::StrFormat("%.1f%%", 100 * share); }
 
 std::string Decimal(double number) {
-  // From six digits on, %g would leave some out; beyond the most, they mean nothing.
+  // From six digits on, %g would drop some. Beyond kMost, the digits mean nothing.
   constexpr double kGrouped = 1e5;
   constexpr double kMost = 1e18;
   if (number < kGrouped || number > kMost) return absl::StrFormat("%.6g", number);

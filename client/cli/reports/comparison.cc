@@ -26,7 +26,7 @@
 namespace batchplan::cli {
 namespace {
 
-// Sets what the candidate decides in one pass, with the sharding where that pass `shards`.
+// Sets the candidate's packer, and its sharding if this pass decides on ranks.
 void SetPacked(v1::Packer packer, bool shards, v1::Pass* pass) {
   pass->mutable_packed()->set_packer(packer);
   pass->set_sharding(shards ? v1::SHARDING_DEAL_BINS : v1::SHARDING_UNSPECIFIED);
@@ -51,8 +51,8 @@ uint64_t PoolOf(const v1::Topology& topology) {
          std::max(1U, topology.context_parallel());
 }
 
-// Makes the ranks of a pool groups of one size, each with as many tokens as before, in its budget
-// and in its row buckets.
+// Turns a pool into groups of `size` ranks. A rank keeps its tokens: the budget and the row buckets
+// grow with the size of the group.
 void DivideIntoGroupsOf(uint64_t size, v1::PlanBatchRequest* request) {
   v1::Topology* topology = request->mutable_topology();
   const uint64_t pool = PoolOf(*topology);
@@ -70,7 +70,7 @@ void DivideIntoGroupsOf(uint64_t size, v1::PlanBatchRequest* request) {
   }
 }
 
-// A plan of groups of one size, as slots of a pool have it.
+// A plan of groups of one size, in the order that a plan of a pool has: slot by slot.
 v1::PassPlan AsSlots(const v1::PassPlan& plan, uint32_t groups, uint32_t size) {
   v1::PassPlan slots = plan;
   slots.clear_row_widths();
@@ -95,8 +95,8 @@ v1::PassPlan AsSlots(const v1::PassPlan& plan, uint32_t groups, uint32_t size) {
   return slots;
 }
 
-// A fixed size at which fewer or more tokens are cut or dropped than in a pool is no other way to
-// plan the same batch.
+// Refuses fixed sizes at which overlong sequences lose more or fewer tokens than in the pool: they
+// plan another batch.
 void RefuseOtherTokens(std::vector<ComparisonRow>* rows) {
   const auto pool = std::ranges::find_if(*rows, [](const ComparisonRow& row) {
     return row.figures.ok() && row.candidate.kind != CandidateKind::kContextParallel;
@@ -127,14 +127,14 @@ void MarkBest(std::vector<ComparisonRow>* rows) {
   if (best != nullptr) best->best = true;
 }
 
-// What the page of one plan shows of a request and its response, with a pass for each candidate
-// that has a plan, in the order of the rows.
+// The request and response for the page of one plan, with a pass for each candidate that has a
+// plan, in the order of the rows.
 struct ShownPlans {
   v1::PlanBatchRequest request;
   v1::PlanBatchResponse response;
 };
 
-// `dynamic`: beside plans of groups that differ in size.
+// `dynamic`: whether the page also shows plans of groups that differ in size.
 absl::Status AddPlan(const Client& client, const v1::PlanBatchRequest& request, int pass,
                      bool dynamic, ShownPlans* shown) {
   absl::StatusOr<v1::PlanBatchResponse> response = client.PlanBatch(request);
@@ -159,7 +159,7 @@ absl::Status AddPlan(const Client& client, const v1::PlanBatchRequest& request, 
     shown->response.set_planner_version(response->planner_version());
   }
   *shown->request.add_passes() = std::move(shown_pass);
-  // Which sequence is where, is for the page of one plan.
+  // Only the page of a single plan says where each sequence is.
   plan->clear_sequence_index();
   plan->clear_item_ranks();
   *shown->response.add_passes() = std::move(*plan);
@@ -223,7 +223,8 @@ v1::PlanBatchRequest WithCandidate(const Candidate& candidate,
   changed.clear_preset();
   for (int i = 0; i < changed.passes_size(); ++i) {
     v1::Pass* pass = changed.mutable_passes(i);
-    // The first pass alone says which rank holds a sequence, unless the manifest does.
+    // The ranks of sequences are the manifest's if it has any; otherwise the first pass decides
+    // them.
     const bool shards = i == 0 && request.manifest().ranks().empty();
     bool is_padded = candidate.kind == CandidateKind::kScan;
     switch (candidate.kind) {
@@ -262,7 +263,7 @@ v1::PlanBatchRequest WithCandidate(const Candidate& candidate,
   if (candidate.kind == CandidateKind::kContextParallel) {
     uint64_t size = 1;
     if (absl::SimpleAtoi(candidate.name, &size)) DivideIntoGroupsOf(size, &changed);
-    // Without dynamic_context, costs that are left out would be others.
+    // Keeps the pool's default costs: they differ from those without dynamic_context.
     if (!request.has_cost_model()) {
       *changed.mutable_cost_model() = DefaultCosts(request.topology());
     }

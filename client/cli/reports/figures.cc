@@ -60,7 +60,7 @@ absl::StatusOr<Figures> PlanFigures(const Client& client, const v1::PlanBatchReq
   figures.metrics = plan.metrics();
   figures.step_times = PredictStepTimes((*passes)[pass], plan, options, options.passes[pass],
                                         response->cost_model_used());
-  // The planner adds costs up exactly; a sum of doubles may differ from it in the last digits.
+  // Replaces a sum of doubles by the planner's exact sum; they may differ in the last digits.
   (options.synchronization == Synchronization::kLockstep ? figures.step_times.lockstep
                                                          : figures.step_times.accumulated) =
       plan.metrics().predicted_step_time();

@@ -24,7 +24,7 @@
 namespace batchplan::cli {
 namespace {
 
-// Where no plan has a bubble, a table leaves out its column, the last but one.
+// The last column but one; a table leaves it out if no plan has a bubble.
 enum class Bubble : bool { kLeftOut, kShown };
 
 std::vector<ReportColumn> FigureColumns(Bubble bubble) {
@@ -48,13 +48,13 @@ ReportCell NumberCell(std::string text, double number) {
   return {std::move(text), json, json};
 }
 
-// By which part the predicted step time exceeds its lower bound.
+// By what share the predicted step time exceeds its lower bound.
 double AboveBound(const v1::PlanMetrics& metrics) {
   if (metrics.lower_bound_step_time() <= 0) return 0;
   return metrics.predicted_step_time() / metrics.lower_bound_step_time() - 1;
 }
 
-// One a figure column.
+// One cell for each figure column.
 std::vector<ReportCell> FigureCells(const Figures& figures, Bubble bubble) {
   const v1::PlanMetrics& metrics = figures.metrics;
   std::vector<ReportCell> cells = {
@@ -80,7 +80,7 @@ Bubble BubbleOf(const Report& report) {
   return any ? Bubble::kShown : Bubble::kLeftOut;
 }
 
-// lower_snake_case -> lowerCamelCase.
+// "lower_snake_case" becomes "lowerCamelCase".
 std::string CamelCase(absl::string_view name) {
   std::string camel;
   bool upper = false;
@@ -160,7 +160,7 @@ ReportCell DecimalCell(double number) { return NumberCell(Decimal(number), numbe
 std::string FormatReportTable(const Report& report) {
   const Bubble bubble = BubbleOf(report);
   const std::vector<ReportColumn> columns = Columns(report, bubble);
-  // The mark of the best in front, that of a footnote behind.
+  // The first column marks the best row, the last one a footnote.
   std::vector<Justify> justify = {Justify::kLeft};
   std::vector<std::string> over = {""};
   std::vector<std::string> title = {""};

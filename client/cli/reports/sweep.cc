@@ -34,12 +34,12 @@ double Ranks(const SweepPoint& point) {
 
 bool Divides(const SweepPoint& point, uint32_t gpus) { return std::fmod(gpus, point.gpus) == 0; }
 
-// All combinations, to be planned, with the budgets as they are given.
+// All combinations of the axes, not planned yet, with budgets as given.
 std::vector<SweepPoint> Points(const v1::PlanBatchRequest& request, const SweepAxes& axes,
                                int pass) {
   const v1::Topology& own = request.topology();
   std::vector<SweepPoint> points = {{.figures = absl::UnknownError("not planned")}};
-  // Each of the points with each of the values in one of its sizes.
+  // Replaces the points by their combinations with `values` in one of their sizes.
   const auto combine = [&](uint32_t SweepPoint::*size, const std::vector<uint32_t>& values,
                            uint32_t own_value) {
     std::vector<SweepPoint> combined;
@@ -65,7 +65,7 @@ std::vector<SweepPoint> Points(const v1::PlanBatchRequest& request, const SweepA
     }
     point.gpus = Ranks(point) * Size(own.tensor_parallel());
   }
-  // Without a pipeline there is one chunk, the whole model.
+  // Without a pipeline the only chunk is the whole model.
   if (axes.virtual_pipeline.size() > 1) {
     std::erase_if(points, [&](const SweepPoint& point) {
       return point.pipeline_parallel == 1 &&
@@ -82,7 +82,7 @@ std::vector<SweepPoint> Points(const v1::PlanBatchRequest& request, const SweepA
   return points;
 }
 
-// The tokens of a micro-batch that CP GPUs share.
+// Scales the budget from one GPU to the CP GPUs that share a micro-batch.
 absl::Status ScaleBudget(SweepPoint* point) {
   const uint64_t budget = uint64_t{point->budget} * point->context_parallel;
   if (budget > std::numeric_limits<uint32_t>::max()) {
@@ -191,7 +191,7 @@ std::vector<SweepPoint> Sweep(const Client& client, const v1::PlanBatchRequest& 
       changed.clear_pipeline();
     } else if (common.has_pipeline()) {
       *changed.mutable_pipeline() = common.pipeline();
-      // Which the other schedule has no use for.
+      // A schedule without chunks has no use for these options of the interleaved one.
       if (point.virtual_pipeline == 1 && most_chunks > 1) {
         changed.mutable_pipeline()->clear_schedule();
         changed.mutable_pipeline()->clear_group_size();

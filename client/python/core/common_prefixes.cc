@@ -9,11 +9,11 @@
 namespace batchplan::python {
 namespace {
 
-// Sequences that are known to begin alike, in a part of `order_`.
+// A range of `order_`: sequences that begin alike.
 struct Alike {
   size_t begin;
   size_t end;
-  // That they have in common, at least.
+  // How many of their first tokens are known to be equal.
   size_t tokens;
 };
 
@@ -39,9 +39,10 @@ class Finder {
   }
 
  private:
-  // A sequence where those that begin like it go on in different ways: by the next token.
+  // A sequence and the token behind the common prefix, by which sequences are divided into
+  // branches.
   struct Next {
-    // Those that end here come first.
+    // Sequences that end with the prefix come first.
     bool goes_on;
     Token token;
     uint32_t sequence;
@@ -52,7 +53,7 @@ class Finder {
     }
   };
 
-  // What all of them have in common.
+  // How many of their first tokens all of these sequences have in common.
   size_t CommonOf(const Alike& alike) const {
     const std::span<const Token> first = sequences_[order_[alike.begin]];
     size_t common = first.size();
@@ -66,7 +67,8 @@ class Finder {
     return common;
   }
 
-  // Relates the first of each branch to the first of all, and opens the branches.
+  // Divides the sequences into branches. The first sequence of each branch shares its prefix with
+  // the first of all.
   void Branch(const Alike& alike, std::vector<Alike>& open) {
     const size_t common = CommonOf(alike);
     next_.clear();
@@ -76,7 +78,7 @@ class Finder {
       const Token token = goes_on ? sequences_[sequence][common] : Token();
       next_.push_back({goes_on, token, sequence});
     }
-    // Sequences of a branch ascend, so that its first is its earliest.
+    // Within a branch sequences ascend, so that its first is its earliest.
     std::ranges::sort(next_);
     const uint32_t earliest = order_[alike.begin];
     for (size_t i = 0; i < next_.size();) {
@@ -96,9 +98,9 @@ class Finder {
   const std::span<const std::span<const Token>> sequences_;
   const uint32_t minimum_;
   CommonPrefixes found_;
-  // In every part that is open, sequences ascend.
+  // Ascends within each range that is still open.
   std::vector<uint32_t> order_;
-  // Of Branch.
+  // Used by Branch; kept for its memory.
   std::vector<Next> next_;
 };
 

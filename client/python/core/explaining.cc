@@ -8,9 +8,9 @@ namespace batchplan::python {
 
 ExplainedPlan ExplainPlan(v1::PlanBatchRequest request, const v1::PlanBatchResponse& response,
                           const ManifestArrays& arrays) {
-  // Presets are read otherwise where there are ranks.
+  // Presets have other defaults if the manifest has ranks.
   request.mutable_manifest()->mutable_ranks()->Add(arrays.ranks.begin(), arrays.ranks.end());
-  // The plan says which costs it is made for.
+  // The plan says which costs it was made with.
   ParsedRequest parsed = Get(ParseRequestWithoutCosts(request));
   SetArrays(arrays, parsed.manifest);
   const Plan plan = Get(ParseResponse(response));

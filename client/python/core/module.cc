@@ -1,5 +1,5 @@
-// batchplan._core: the planner and the wire, for the package's own Python. Python's lock is
-// released wherever messages are planned, read or written.
+// batchplan._core: planning and message encoding for the Python package. Planning, reading and
+// writing messages release Python's lock.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -52,8 +52,8 @@ using Stop = std::stop_source;
 
 using Amounts = Numbers<double>;
 
-// The manifest's arrays, in the order of ManifestArrays: loads as names and values, items as the
-// names of their loads, sequences and values.
+// The manifest's arrays, in the order of ManifestArrays. A load is a name and values; a load's
+// items are its name, sequences and values.
 using Arrays = std::tuple<Array, Array, Array, Array, Array, Array, Array,
                           std::vector<std::tuple<std::string, Amounts>>,
                           std::vector<std::tuple<std::string, Array, Amounts>>>;
@@ -99,7 +99,7 @@ NumpyArray ArrayOf(const SharedPlan& plan, size_t pass) {
   return Viewing(plan->passes()[pass].*kArray, plan);
 }
 
-// The ranks of the items of the dealt loads of a pass, by name.
+// The names of the dealt loads of a pass, with the ranks of their items.
 nb::list ItemRanksOf(const SharedPlan& plan, size_t pass) {
   if (pass >= plan->passes().size()) throw nb::index_error("there is no such pass");
   nb::list loads;
@@ -161,7 +161,7 @@ nb::tuple AsTuple(const std::shared_ptr<CommonPrefixes>& found) {
   return nb::make_tuple(Viewing(found->shared_prefixes, found), Viewing(found->shared_with, found));
 }
 
-// Of a list of arrays, which stay where they are and as they are.
+// Finds the common prefixes of a list of arrays, which are not copied.
 template <typename Token>
 nb::tuple CommonPrefixesOfArrays(const nb::list& arrays, uint32_t minimum) {
   std::vector<std::span<const Token>> sequences;
@@ -178,8 +178,8 @@ nb::tuple CommonPrefixesOfArrays(const nb::list& arrays, uint32_t minimum) {
   return AsTuple(found);
 }
 
-// The tokens of lists or tuples end to end, and where each ends. False if one is no Token, but a
-// whole number of 64 bits. Throws StatusError for what is no such number.
+// The tokens of all lists or tuples in a row, and the end of each. False if a token is a 64-bit
+// integer but does not fit Token. Throws StatusError if one is no 64-bit integer.
 template <typename Token>
 bool Flatten(const nb::list& lists, std::vector<Token>& tokens, std::vector<size_t>& ends) {
   for (const nb::handle list : lists) {
@@ -238,9 +238,9 @@ std::string FitTo(const std::string& request_json) {
   return FitCosts(request_json);
 }
 
-// A whole plan, and the request that it is for without its manifest's arrays.
+// A whole plan, and its request without the manifest's arrays.
 struct Messages {
-  // Both as protobuf's JSON.
+  // Both in protobuf's JSON.
   Messages(const std::string& request_json, const std::string& response_json) {
     Check(FromJson(request_json, &request));
     Check(FromJson(response_json, &response));
@@ -250,13 +250,13 @@ struct Messages {
   v1::PlanBatchResponse response;
 };
 
-// A plan as a page for the browser, one HTML file that needs nothing else: see
-// server/pages/plan_page.h. It was made `where`; why ranks wait is said where the arrays are known.
+// The plan as a self-contained HTML page: see server/pages/plan_page.h. `where` says where it was
+// made. With the arrays, the page also explains why ranks wait.
 std::string PageOf(const std::string& request_json, const std::string& response_json,
                    const std::string& where, const std::optional<Arrays>& arrays) {
   const Unlocked unlocked;
   const Messages messages(request_json, response_json);
-  // The plan says which costs it is made for.
+  // The plan says which costs it was made with.
   const ParsedRequest parsed = Get(ParseRequestWithoutCosts(messages.request));
   PlanSentences sentences;
   if (arrays) {
@@ -270,9 +270,7 @@ std::string PageOf(const std::string& request_json, const std::string& response_
       PlanPage(messages.request, parsed.options, messages.response, {.where = where}, sentences));
 }
 
-// Why ranks wait: of each pass the predicted, ideal and least step time, causes, what the ideal
-// step takes for multiples and for required micro-batches, what would stay with twice the budget,
-// lone sequences and sentences; and why sequences wait.
+// Explains why ranks wait, as a tuple for each pass in the order below, and why sequences wait.
 nb::tuple ExplanationOf(const std::string& request_json, const std::string& response_json,
                         const Arrays& arrays) {
   ExplainedPlan explained;
@@ -313,7 +311,7 @@ void RaiseStatus(const std::exception_ptr& thrown, void* /*payload*/) {
 }  // namespace
 
 NB_MODULE(_core, module) {
-  // A plan in a global variable when Python ends is no mistake.
+  // Otherwise nanobind would report a plan in a global variable as a leak when Python ends.
   nb::set_leak_warnings(false);
   nb::register_exception_translator(&RaiseStatus);
   WatchPythonsEnd();

@@ -11,8 +11,8 @@
 namespace batchplan::python {
 namespace {
 
-// Whether each sequence shares at most what it and the one before it in the row have. The offsets
-// are those of the other arrays.
+// Whether no sequence shares more tokens than it or the one before it in its row has. The offsets
+// must fit the other arrays.
 bool SharedTokensFit(const PassPlan& pass) {
   if (pass.shared_tokens.empty()) return true;
   if (pass.shared_tokens.size() != pass.sequence_lengths.size()) return false;
@@ -27,11 +27,11 @@ bool SharedTokensFit(const PassPlan& pass) {
   return true;
 }
 
-// What is viewed later without another look.
+// Checks the arrays, which are later read without further checks.
 absl::Status CheckArrays(const PassPlan& pass, uint32_t ranks) {
   const size_t microbatches = pass.row_widths.size();
   const bool grouped = !pass.context_sizes.empty();
-  // Of one rank's slice, a slot is one micro-batch, whatever the size of its group.
+  // In one rank's slice a slot is one micro-batch, whatever the size of its group.
   const bool whole_groups = grouped && ranks > 1;
   const batchplan_plan plan = {
       .sequence_index = pass.sequence_index.data(),

@@ -27,10 +27,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kSignalInterval(100);
-// Added to a time point it stays within the clock's range.
+// A longer time could overflow the clock.
 constexpr double kLongest = 86400.0 * 365;
 
-// That have micro-batches of their own.
+// The ranks that have micro-batches of their own.
 uint32_t RanksOf(const Topology& topology) {
   return topology.dynamic_context ? static_cast<uint32_t>(PoolOf(topology))
                                   : topology.data_parallel;
@@ -111,7 +111,7 @@ std::shared_ptr<Planned> PlanWithin(const std::string& request_json, const Manif
     try {
       return PlanApart(request_json, arrays, limits);
     } catch (const std::system_error&) {
-      // The machine has no thread to spare. The plan goes before its limits.
+      // No thread could be started: plans in this one, without the time limit and without signals.
     }
   }
   const Unlocked unlocked(limits.stop);
@@ -126,7 +126,7 @@ std::shared_ptr<Planned> PlanHere(const std::string& request_json, const Manifes
     return PlanWithin(request_json, arrays, limits);
   } catch (const StatusError& error) {
     if (!absl::IsCancelled(error.status) || !PythonEnds()) throw;
-    // What a thread ends by without a word.
+    // A thread that gets SystemExit ends silently.
     PyErr_SetNone(PyExc_SystemExit);
     throw nb::python_error();
   }

@@ -12,19 +12,19 @@ namespace {
 
 constexpr std::chrono::seconds kPatience(2);
 
-// What Unlocked's threads and the end of Python know of each other. No thread waits for Python's
-// lock with the mutex.
+// Shared by threads without Python's lock and the thread that ends Python. No thread waits for
+// Python's lock while it holds the mutex.
 struct Gate {
   std::mutex mutex;
   std::condition_variable left;
-  // One for each thread at work without the lock.
+  // One for each thread that works without Python's lock.
   std::list<std::stop_source> at_work;
-  // Threads that have done their work, and wait for the lock or have just got it.
+  // Threads that are done and are getting the lock back.
   int returning = 0;
   bool ends = false;
   // The thread that ends Python.
   std::thread::id ender;
-  // Python is gone for those still at work.
+  // Python is gone; threads that are still at work may not return to it.
   bool is_late = false;
 };
 
@@ -35,7 +35,7 @@ Gate* gate = new Gate;
   for (;;) std::this_thread::sleep_for(std::chrono::hours(24));
 }
 
-// From atexit, when only daemon threads are left beside the caller.
+// Called by atexit, when only daemon threads remain besides the caller.
 void EndPython() {
   PyThreadState* const thread = PyEval_SaveThread();
   {

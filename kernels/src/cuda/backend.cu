@@ -6,12 +6,12 @@
 namespace batchplan::kernels::cuda {
 namespace {
 
-// Those that this file is compiled for, and so all of the kernels: 100 times the major number of
-// the compute capability and 10 times the minor one.
+// The architectures that this file, and so every kernel, is compiled for: 100 * major + 10 * minor
+// of the compute capability.
 constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};
 
-// Whether the machine code or the PTX of this build runs on the current device. Asks without making
-// a context there.
+// Whether this build has machine code or PTX that runs on the current device. Creates no context on
+// the device.
 cudaError_t FindCode(bool& found) {
   int device = 0;
   int major = 0;
@@ -40,7 +40,7 @@ batchplan_status BackendStatus() {
   bool found = false;
   cudaError_t error = cudaGetDeviceCount(&devices);
   if (error == cudaSuccess && devices > 0) error = FindCode(found);
-  // A question must not leave an error behind for the next one who asks for the last.
+  // Clears the error, so that it does not show up in another caller's check.
   if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
   if (found) return BATCHPLAN_OK;
   if (error == cudaSuccess)

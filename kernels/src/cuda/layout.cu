@@ -25,8 +25,8 @@ struct Sum {
   }
 };
 
-// Small blocks of sequences first: the least of a large one is that of those within. Each round
-// writes what no thread reads before the next one.
+// Works from small blocks of sequences to large ones, whose minimum comes from the blocks within.
+// No thread reads what another one writes in the same round.
 __device__ void WriteLeastShared(const SequenceLengths& sequences, bool exists,
                                  int32_t* least_shared) {
   const uint32_t count = sequences.num_sequences;
@@ -58,8 +58,8 @@ __device__ void WriteSubtreeEnd(const Row& row, int32_t* subtree_end) {
   }
 }
 
-// One block: the lengths of a micro-batch are few, and a single launch with no workspace is worth
-// more than a wider scan.
+// A single block: a micro-batch has few lengths, and one launch without a workspace is worth more
+// than a wider scan.
 __global__ void __launch_bounds__(kThreads, 1)
     ComputeLayoutKernel(SequenceLengths sequences, batchplan_layout_options options,
                         batchplan_packed_layout layout, batchplan_status* error_word) {
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const uint32_t num_sequences = sequences.num_sequences;
   const bool shares = sequences.shared != nullptr;
   LengthSummary summary{};
-  // num_sequences is below 2^31, so that no index here wraps.
+  // num_sequences is below 2^31, so that no index overflows.
   for (uint32_t i = threadIdx.x; i < num_sequences; i += kThreads) {
     summary = summary + SummaryOf(sequences, i, options);
   }
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   const bool exists = shared_exists;
 
-  // Every thread carries the offset at which the tile begins, and after the last tile their total.
+  // Every thread has the offset at which the tile begins; after the last tile, the totals.
   Offsets begin{};
   for (uint32_t tile = 0; tile < num_sequences; tile += kTile) {
     const uint32_t first = tile + threadIdx.x * kLengthsPerThread;

@@ -1,7 +1,7 @@
 // Packing and unpacking: one launch for all fields of a micro-batch.
 //
-// Narrow fields (narrow_fields.h) are bound by what it takes to find a token: that is done once for
-// all of them. Wide ones (wide_fields.h) are bound by memory: their tokens move in long runs.
+// Narrow fields (narrow_fields.h) are bound by finding the tokens, which is done once for all of
+// them. Wide fields (wide_fields.h) are bound by memory: their tokens move in long runs.
 
 #include <cuda_runtime.h>
 
@@ -19,12 +19,12 @@
 namespace batchplan::kernels::cuda {
 namespace {
 
-// On one multiprocessor: as many as leave each thread the registers that it needs.
+// Blocks resident on a multiprocessor: the most for which no thread lacks registers.
 constexpr uint32_t ResidentBlocks(bool wide) { return wide ? 3 : 4; }
 
 template <bool kShares>
 __device__ void CheckSequences(const Tasks& tasks) {
-  // 64 bits: the grid's threads may be more than 2^32.
+  // 64 bits, since the grid may have more than 2^32 threads.
   for (uint64_t sequence = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
        sequence < tasks.row.num_sequences; sequence += uint64_t{gridDim.x} * kThreads) {
     const batchplan_status status =
@@ -40,16 +40,16 @@ __device__ const FieldGroup& GroupOfBlock(const Tasks& tasks) {
   return tasks.groups[group];
 }
 
-// kWide: whether a field may be wide. Without, the kernel takes fewer registers, and more blocks
-// are at work at once.
+// kWide: whether there may be wide fields. Without them, the kernel needs fewer registers, so that
+// more blocks are resident.
 template <typename Direction, bool kWide>
 __global__ void __launch_bounds__(kThreads, ResidentBlocks(kWide))
     MoveKernel(const __grid_constant__ Tasks tasks) {
   if (tasks.num_groups > 0) {
     const FieldGroup& group = GroupOfBlock(tasks);
-    // What an earlier call found wrong, this one does not build on.
+    // After an error of an earlier call no tokens are moved.
     const bool holds_error = HoldsError(tasks.error_word);
-    // All threads of a warp move, or none: one of them may have read the word before it was set.
+    // All threads of a warp decide alike; a thread may have read the word before it was set.
     if (Direction::kPadsOnError || __ballot_sync(kWholeWarp, holds_error) == 0) {
       if (!kWide || !group.is_wide) {
         MoveNarrowFields<Direction>(tasks, group, holds_error);
@@ -73,7 +73,7 @@ batchplan_status Move(const Movement& movement, batchplan_status* error_word, vo
   int64_t blocks = FieldGrouping(movement, extent_of, tasks).Form();
   if (blocks > kMostBlocks) return BATCHPLAN_ERROR_OVERFLOW;
   if (blocks == 0 && movement.row.num_sequences == 0) return BATCHPLAN_OK;
-  // Nothing to write, but sequences to judge.
+  // Without anything to write, one block checks the sequences.
   if (blocks == 0) blocks = 1;
   bool has_wide = false;
   for (uint32_t i = 0; i < tasks.num_groups; ++i) has_wide = has_wide || tasks.groups[i].is_wide;
@@ -96,7 +96,7 @@ batchplan_status Unpack(const Movement& movement, batchplan_status* error_word, 
   const Row& row = movement.row;
   const bool shares = row.least_shared != nullptr;
   const batchplan_sequences& sequences = movement.sequences;
-  // Of ragged rows, how many tokens the sequences may have.
+  // For ragged rows: how many tokens the sequences may have.
   int64_t most_tokens = row.width;
   if (shares)
     most_tokens =

@@ -1,5 +1,5 @@
-// Sums per sequence: a thread block for each chunk of a sequence, then one that adds up the chunks
-// of those that have several, then one for the totals.
+// Sums per sequence in three steps: a thread block sums each chunk of a sequence, another adds up
+// the chunks of sequences that have several, and a third computes the totals.
 
 #include <cuda_runtime.h>
 
@@ -13,13 +13,13 @@
 namespace batchplan::kernels::cuda {
 namespace {
 
-// Of a chunk, each lane's.
+// Each lane's share of a chunk.
 constexpr uint32_t kTermsOfLane = kChunk / kLanes;
-// Enough blocks to fill any device; each takes a sequence after the other.
+// Enough to fill any device. A block loops over sequences.
 constexpr uint32_t kMostBlocks = 1024;
 constexpr uint32_t kCombineThreads = 128;
 
-// On one multiprocessor: as many as leave each thread the registers that it needs.
+// Blocks resident on a multiprocessor: the most for which no thread lacks registers.
 constexpr uint32_t kResidentBlocks = 3;
 
 template <typename Sums>
@@ -37,8 +37,8 @@ __device__ SequenceTotals FromLane(const SequenceTotals& totals, uint32_t distan
           __shfl_down_sync(kWholeWarp, totals.mean, distance)};
 }
 
-// Adds the lanes pairwise, in the order that reduce_arithmetic.h states. The result is valid in
-// thread 0; every thread must call, once between two barriers of its own.
+// Adds the lanes pairwise, in the order that reduce_arithmetic.h states. Every thread must call it,
+// with barriers between calls; only thread 0 gets the result.
 template <typename Sums>
 __device__ Sums AddLanes(Sums (&lanes)[kLanes], const Sums& lane) {
   lanes[threadIdx.x] = lane;
@@ -52,7 +52,7 @@ __device__ Sums AddLanes(Sums (&lanes)[kLanes], const Sums& lane) {
   return sums;
 }
 
-// Of the chunk whose first token is number `first` of those to visit. As AddLanes.
+// Sums the chunk that begins with token `first` of those to visit. Called like AddLanes.
 __device__ SequenceSums SumsOfChunk(SequenceSums (&lanes)[kLanes], const Row& row,
                                     const batchplan_reduction& reduction,
                                     const VisitedTokens& tokens, uint32_t first) {
@@ -67,7 +67,7 @@ __device__ SequenceSums SumsOfChunk(SequenceSums (&lanes)[kLanes], const Row& ro
   return AddLanes(lanes, lane);
 }
 
-// All of them, by all threads of the grid.
+// Checks all sequences, with all threads of the grid.
 __device__ void CheckSequences(const Row& row, batchplan_status* error_word) {
   for (uint64_t sequence = uint64_t{blockIdx.x} * kLanes + threadIdx.x;
        sequence < row.num_sequences; sequence += uint64_t{gridDim.x} * kLanes) {
@@ -76,7 +76,7 @@ __device__ void CheckSequences(const Row& row, batchplan_status* error_word) {
   }
 }
 
-// Without a workspace: a block for each sequence, chunk by chunk.
+// Used without a workspace: each block sums a sequence, chunk by chunk.
 __global__ void __launch_bounds__(kLanes, kResidentBlocks)
     ReduceSequences(Row row, batchplan_reduction reduction, batchplan_status* error_word) {
   __shared__ SequenceSums lanes[kLanes];
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kLanes, kResidentBlocks)
   }
 }
 
-// A block for each place that a chunk may have.
+// One block for each place that a chunk can have.
 __global__ void __launch_bounds__(kLanes, kResidentBlocks)
     ReduceChunks(Row row, batchplan_reduction reduction, batchplan_status* error_word,
                  Workspace workspace) {
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kLanes, kResidentBlocks)
   const uint32_t chunk = blockIdx.x - static_cast<uint32_t>(place_of(sequence));
   const VisitedTokens tokens = TokensToVisit(row, sequence);
   const uint32_t chunks = ChunksOf(tokens.count);
-  // A sequence of no tokens has sums too.
+  // A sequence without tokens still needs its sums written.
   if (chunk > 0 && chunk >= chunks) return;
   const SequenceSums sums = SumsOfChunk(lanes, row, reduction, tokens, chunk * kChunk);
   if (threadIdx.x != 0) return;
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kLanes, kResidentBlocks)
   }
 }
 
-// A thread for each sequence.
+// One thread for each sequence.
 __global__ void __launch_bounds__(kCombineThreads)
     CombineChunks(Row row, batchplan_reduction reduction, Workspace workspace) {
   const uint64_t sequence = uint64_t{blockIdx.x} * kCombineThreads + threadIdx.x;
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kLanes)
   if (threadIdx.x == 0) WriteTotals(reduction, total);
 }
 
-// The most places that the chunks of a row, or of all ranks' rows, can have.
+// The most chunks that a row, or the rows of all ranks, can have.
 uint32_t ChunkPlaces(const Row& row) { return PackedCells(row) / kChunk + row.num_sequences; }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The gradient of unpacking: a thread for each word of the row's gradient, which adds up what the
-// sequences of its token have.
+// The gradient of unpacking. Each thread computes a word of the row's gradient by adding up the
+// gradients of the sequences that have its token.
 
 #include <cuda_runtime.h>
 
@@ -17,18 +17,18 @@ namespace {
 constexpr uint32_t kThreads = 256;
 constexpr int64_t kMostBlocks = INT32_MAX;
 
-// Elements that a thread loads and stores at once.
+// The elements that a thread loads and stores at once.
 template <typename Stored, uint32_t kElements>
 struct alignas(sizeof(Stored) * kElements) Word {
   Stored elements[kElements];
 };
 
-// Words of a token that a thread adds up, each a warp's behind the one before: what a sequence's
-// place needs is looked up once for all of them.
+// The words of a token that one thread adds up, a warp's width apart. A sequence's place is looked
+// up once for all of them.
 inline constexpr uint32_t kWordsOfWide = 4;
 
-// What the sequences from `sequence` on have of token `token`, as long as they share it: words
-// `word`, `word` + kWarp and so on of each, those that a token has.
+// Adds to `sums` token `token` of sequence `sequence` and of the following ones that share it.
+// Reads words `word`, `word` + kWarp, ..., as far as the token has them.
 template <typename Type, uint32_t kElements, uint32_t kWords>
 __device__ void AddSequences(const GradientTask& task, uint32_t sequence, uint32_t token,
                              uint32_t words_per_token, uint32_t word,
@@ -54,7 +54,7 @@ __device__ void AddSequences(const GradientTask& task, uint32_t sequence, uint32
   }
 }
 
-// How many threads a token has, all of which but the last ones have kWords words.
+// How many threads work on a token. All but the last ones have kWords words.
 template <uint32_t kWords>
 BATCHPLAN_HOST_DEVICE constexpr int64_t ThreadsOfToken(int64_t words_per_token) {
   if (kWords == 1) return words_per_token;
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int64_t thread = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const bool holds_error = HoldsError(error_word);
   if (threads > 0) {
-    // Every thread of a warp searches, for the last token if it has none of its own.
+    // The search needs the whole warp; a thread without a token searches for the last one.
     const int64_t searched = Least(thread, threads - 1);
     const auto cell = static_cast<uint32_t>(WholeQuotient(searched, threads_of_token));
     const uint32_t sequence =
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kThreads, 2)
       typename Type::Sum sums[kWords][kElements] = {};
       const Shard shard = ShardOf(row, sequence);
       if (!holds_error && sequence < row.num_sequences && cell - shard.begin < shard.cells) {
-        // What is added to -0 stays as it is.
+        // Sums begin at -0, the neutral element of addition.
         for (auto& of_word : sums) {
           for (auto& sum : of_word) sum = -sum;
         }
@@ -118,7 +118,7 @@ batchplan_status LaunchFor(const GradientTask& task, batchplan_status* error_wor
   int64_t blocks = (threads + kThreads - 1) / kThreads;
   if (blocks > kMostBlocks) return BATCHPLAN_ERROR_OVERFLOW;
   if (blocks == 0 && task.row.num_sequences == 0) return BATCHPLAN_OK;
-  // Nothing to write, but sequences to judge.
+  // Without anything to write, one block checks the sequences.
   if (blocks == 0) blocks = 1;
   return Launch(UnpackGradientKernel<Type, kElements, kWords>, static_cast<uint32_t>(blocks),
                 kThreads, stream, task, error_word);
@@ -135,7 +135,7 @@ batchplan_status UnpackGradient(const GradientTask& task, batchplan_status* erro
                             IsAligned(task.gradient.destination, kVectorBytes) &&
                             task.gradient.elements_per_token % kOfVector == 0;
     if (!is_aligned) return LaunchFor<Type, 1, 1>(task, error_word, stream);
-    // At least one warp of a token has all of its words.
+    // Wide only if at least one warp of a token has all of its words.
     const bool is_wide =
         task.gradient.elements_per_token >= uint64_t{kOfVector} * kWordsOfWide * kWarp;
     return is_wide ? LaunchFor<Type, kOfVector, kWordsOfWide>(task, error_word, stream)

@@ -21,7 +21,7 @@ const FairQueue::Job* FairQueue::FindJob(const Owner& owner, const std::string& 
 
 void FairQueue::Push(const Call& call, Instant now) {
   ForgetIdle(now);
-  // What may fail for want of memory comes first, so that it changes nothing.
+  // Everything that may run out of memory comes first, so that a failure changes nothing.
   const auto entry = owners_.try_emplace(call.owner).first;
   Owner& owner = entry->second;
   owner.name = &entry->first;
@@ -43,7 +43,7 @@ void FairQueue::Push(const Call& call, Instant now) {
     throw;
   }
   job.queue.splice(job.queue.end(), queue);
-  // Who was away has saved nothing up.
+  // An owner or job that was away has no credit for that time.
   if (owner.waiting == 0) {
     owner.used = std::max(owner.used, reached_);
     waiting_owners_.splice(waiting_owners_.end(), owner.node);
@@ -176,7 +176,8 @@ void FairQueue::Learn(Owner& owner, const std::string& name, absl::Duration used
   job.name = &entry->first;
   job.node.front() = &job;
   job.place = job.node.begin();
-  // As if the call had been its own. The newcomers stay charged for it: others come after it.
+  // The job is charged as if the call had been its own. The newcomers stay charged too, since other
+  // newcomers come next.
   job.used = owner.reached + used;
   for (const auto calls : {&Job::queue, &Job::taken_calls}) {
     for (auto next = (newcomers.*calls).begin(); next != (newcomers.*calls).end();) {
@@ -242,10 +243,10 @@ bool FairQueue::Remove(uint64_t id) {
 
 FairQueue::Room FairQueue::MakeRoom(const std::string& owner, const std::string& job, uint64_t cost,
                                     const Bounds& bounds) const {
-  // An owner or a job as it would be with the calls gone that are to be pushed out so far.
+  // What an owner or a job would hold without the calls chosen so far to be pushed out.
   struct Holding {
     size_t waiting = 0;
-    // Waiting or taken.
+    // Calls that wait or that a thread has taken.
     size_t calls = 0;
     uint64_t cost = 0;
 
@@ -257,7 +258,7 @@ FairQueue::Room FairQueue::MakeRoom(const std::string& owner, const std::string&
   };
   struct JobHolding : Holding {
     const Job* job = nullptr;
-    // Of those that wait, the newest one that stays.
+    // The newest waiting call that stays.
     std::list<uint64_t>::const_reverse_iterator newest;
   };
   struct OwnerHolding : Holding {
@@ -271,7 +272,7 @@ FairQueue::Room FairQueue::MakeRoom(const std::string& owner, const std::string&
   Room room;
   const Owner* const my_owner = FindOwner(owner);
   const Job* const my_job = my_owner == nullptr ? nullptr : FindJob(*my_owner, job);
-  // The newcomer's, with it.
+  // What the newcomer's owner and job would hold with its call.
   Holding mine_as_owner = my_owner == nullptr ? Holding() : holding_of(*my_owner);
   Holding mine_as_job = my_job == nullptr ? Holding() : holding_of(*my_job);
   for (Holding* mine : {&mine_as_owner, &mine_as_job}) {
@@ -296,17 +297,17 @@ FairQueue::Room FairQueue::MakeRoom(const std::string& owner, const std::string&
         }
       }
     }
-    // By what there is too much of.
+    // Compares by what exceeds its bound: the number of calls or their cost.
     const auto more = [too_many](const Holding& a, const Holding& b) {
       return too_many ? a.calls > b.calls : a.cost > b.cost;
     };
-    // Who holds most, of those other than `mine` that have a call to lose.
+    // Of those that have a waiting call and are not `is_mine`, the one that holds most.
     const auto most_of = [&](auto& holdings, const auto& is_mine, bool keeps_one) {
       typename std::decay_t<decltype(holdings)>::pointer most = nullptr;
       for (auto& holding : holdings) {
         if (is_mine(holding) || holding.waiting == 0) continue;
         if (keeps_one && holding.calls < 2) continue;
-        // A job's only call goes after all others of its owner's.
+        // A job loses its only call after all other calls of its owner.
         if (most == nullptr || (holding.calls > 1) > (most->calls > 1) ||
             ((holding.calls > 1) == (most->calls > 1) && more(holding, *most))) {
           most = &holding;

@@ -11,18 +11,18 @@ using std::chrono::steady_clock;
 
 Instant SteadyDeadline(std::chrono::system_clock::time_point deadline) {
   using std::chrono::system_clock;
-  // gRPC's infinite future is that clock's last instant.
+  // gRPC's infinite future is the last instant of that clock.
   if (deadline == system_clock::time_point::max()) return Instant::max();
   const system_clock::time_point wall = system_clock::now();
   const Instant now = steady_clock::now();
-  // Neither clock's nanoseconds run out, whatever a caller asks for.
+  // Keeps both clocks from overflowing, whatever deadline a caller sets.
   constexpr std::chrono::hours kLongest(24 * 365 * 10);
   if (deadline > wall + kLongest) return now + kLongest;
   return deadline < wall ? now : now + (deadline - wall);
 }
 
 absl::Status Caller::StillWaiting() const {
-  // The deadline first: gRPC cancels a call whose deadline has passed.
+  // Checked first: gRPC also cancels a call when its deadline passes.
   if (steady_clock::now() >= deadline) {
     return absl::DeadlineExceededError("the call's deadline passed before it was answered");
   }
@@ -41,7 +41,7 @@ PlanningLimit::Watch::Watch(PlanningLimit* limit, const std::stop_token& caller)
   place_ = watch.begin();
   {
     MutexLock lock(limit_->mutex_);
-    // Where two begin at once, the other one's end may be a little later than its successor's.
+    // If two watches begin at once, one may end slightly earlier than the watch before it.
     limit_->watches_.splice(limit_->watches_.end(), watch);
     limit_->begun_ = true;
   }
@@ -64,7 +64,7 @@ absl::Status PlanningLimit::Error() const {
 void PlanningLimit::Run(const std::stop_token& stop) {
   MutexLock lock(mutex_);
   while (!stop.stop_requested()) {
-    // Those at the front may have been told and not have ended yet.
+    // Watches at the front may be over but not yet destroyed.
     const auto next = std::find_if(watches_.begin(), watches_.end(),
                                    [](const Watch* watch) { return !watch->over(); });
     if (next == watches_.end()) {

@@ -11,13 +11,13 @@
 namespace batchplan {
 namespace {
 
-// Whoever is refused comes back neither at once nor long after there is room.
+// Bounds on when a refused caller should retry: neither at once, nor long after there is room.
 constexpr absl::Duration kSoonestRetry = absl::Milliseconds(50);
 constexpr absl::Duration kLatestRetry = absl::Seconds(10);
 
 }  // namespace
 
-// A thread counts as idle before it first runs: work submitted at once must find room.
+// Threads count as idle before they run, so that work submitted at once finds room.
 PlanningPool::PlanningPool(PlanningPoolOptions options, Metrics* metrics)
     : options_(std::move(options)),
       metrics_(metrics),
@@ -37,7 +37,7 @@ PlanningPool::~PlanningPool() { Stop(); }
 absl::StatusOr<uint64_t> PlanningPool::Submit(PlanningTask task) {
   const uint64_t cost = task.cost + kTaskCost;
   WorkRate::Kind kind = {.owner = task.owner, .job = task.job, .effort = task.effort};
-  // Ended or destroyed outside the lock.
+  // These tasks are refused and destroyed outside the lock.
   std::vector<Waiting> pushed_out;
   absl::Status refusal;
   uint64_t ticket = 0;
@@ -53,7 +53,7 @@ absl::StatusOr<uint64_t> PlanningPool::Submit(PlanningTask task) {
         .cost = options_.max_queued_sequences};
     const FairQueue::Room room = queue_.MakeRoom(task.owner, task.job, cost, bounds);
     if (!room.admitted) return Full(bounds);
-    // Nobody is refused because others were slow.
+    // A call of an unknown kind is not refused because others took long.
     const absl::Duration wait =
         rate_.Knows(kind) ? WallTime(queue_.TimeAhead(task.owner, task.job)) : absl::ZeroDuration();
     if (wait > kDeadlineMargin * std::max(task.time_left, absl::ZeroDuration())) {
@@ -64,7 +64,7 @@ absl::StatusOr<uint64_t> PlanningPool::Submit(PlanningTask task) {
                        absl::FormatDuration(task.time_left), " to the call's deadline"));
     }
     const Instant now = options_.clock();
-    // What may fail for want of memory comes first, so that it changes nothing.
+    // Everything that may run out of memory comes first, so that a failure changes nothing.
     if (!room.pushed_out.empty()) {
       refusal = absl::ResourceExhaustedError(
           "the planning queue is full and this call's job, or its caller, holds most of it: its "
@@ -152,8 +152,8 @@ void PlanningPool::Stop() {
 void PlanningPool::Work() {
   MutexLock lock(mutex_);
   while (true) {
-    // A stop ends the wait but not the work: the threads end when the queue is empty. What waits
-    // may have to wait for another thread's task to end.
+    // A stop ends the wait but not the work: threads end when the queue is empty. A waiting call
+    // may have to wait until another thread's task ends.
     std::optional<uint64_t> ticket;
     wake_.wait(lock, [&] {
       mutex_.AssertHeld();
@@ -174,13 +174,13 @@ void PlanningPool::Work() {
     try {
       rate_.Observe(kind, cost, time);
     } catch (const std::bad_alloc&) {
-      // Then it is not known.
+      // The kind's rate stays unknown.
     }
     queue_.Done(*ticket, time, options_.clock());
     ++idle_threads_;
     ShowQueue();
-    // The one thread may go on with one that waits, another with what had to wait for this; and
-    // where all is done, the others end.
+    // This thread can take one waiting call; another thread may take a call that waited for this
+    // task to end. After a stop, all threads have to see that the queue is empty.
     if (stopped_)
       wake_.notify_all();
     else if (queue_.waiting() > 0)

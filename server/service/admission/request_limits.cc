@@ -19,25 +19,25 @@ namespace {
 
 constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
 
-// More than a sequence takes on the wire.
+// More bytes than any sequence has on the wire.
 constexpr uint64_t kBytesOfASequence = 24;
 
-// Values that take as long to plan as a sequence.
+// This many values of loads cost as much planning time as a sequence.
 constexpr uint64_t kLoadsOfASequence = 4;
 
 uint64_t Add(uint64_t a, uint64_t b) { return a > kMost - b ? kMost : a + b; }
 
 uint64_t Multiply(uint64_t a, uint64_t b) { return b > 0 && a > kMost / b ? kMost : a * b; }
 
-// The least multiple of `multiple` that is `minimum` or more; both at least 1.
+// The least multiple of `multiple` that is at least `minimum`; both are at least 1.
 uint64_t RoundUp(uint64_t minimum, uint64_t multiple) {
   return Multiply((minimum - 1) / multiple + 1, multiple);
 }
 
-// The bytes of the varints 0 .. count - 1, of 32 bits at most.
+// The size of the varints 0 .. count - 1, which have at most 32 bits.
 uint64_t VarintBytes(uint64_t count) {
   uint64_t bytes = count;
-  // Each seven bits more take a byte more.
+  // A varint has one more byte for every seven bits.
   for (const int bits : {7, 14, 21, 28}) {
     const uint64_t first = uint64_t{1} << bits;
     if (count > first) bytes = Add(bytes, count - first);
@@ -45,19 +45,20 @@ uint64_t VarintBytes(uint64_t count) {
   return bytes;
 }
 
-// With dynamic_context.
+// The ranks of the pool, with dynamic_context.
 uint64_t PoolRanks(const RequestOutline& outline) {
   return Multiply(std::max<uint64_t>(outline.data_parallel, 1),
                   std::max<uint64_t>(outline.context_parallel, 1));
 }
 
-// The groups of a slot, at least: one may take the whole pool unless max_size says otherwise.
+// The least number of groups in a slot: one may fill the pool unless max_size forbids it.
 uint64_t FewestGroups(const RequestOutline& outline) {
   if (outline.max_size == 0) return 1;
   return (PoolRanks(outline) - 1) / outline.max_size + 1;
 }
 
-// The sizes of groups, each with lengths and costs of its own, at most; 1 without dynamic_context.
+// The most sizes that groups can have, each with its own lengths and costs; 1 without
+// dynamic_context.
 uint64_t MostSizes(const RequestOutline& outline) {
   if (!outline.dynamic_context) return 1;
   const uint64_t pool = PoolRanks(outline);
@@ -80,7 +81,7 @@ absl::Status CheckCount(const char* field, uint64_t count, uint64_t limit) {
       absl::StrCat(field, " has ", count, " entries; the limit is ", limit));
 }
 
-// `size` is how much the plan takes, in words.
+// `size` is the plan's size in words.
 absl::Status TooLarge(const std::string& size, uint64_t max_message_bytes) {
   absl::Status status = absl::ResourceExhaustedError(
       absl::StrCat("the plan takes ", size,
@@ -104,7 +105,7 @@ uint64_t LeastMicrobatches(const RequestOutline& outline) {
     group = outline.group_size > 0 ? outline.group_size : outline.pipeline_parallel;
     group = std::max<uint64_t>(group, 1);
   }
-  // How many a selection takes is not known here.
+  // A selection may take any number of sequences.
   const uint64_t mini_batches =
       outline.mini_batch_size == 0 || outline.selection
           ? 1
@@ -122,9 +123,9 @@ uint64_t LeastMicrobatches(const RequestOutline& outline) {
 
 uint64_t LeastAnswerBytes(const RequestOutline& outline) {
   if (outline.overlong == v1::OVERLONG_POLICY_DROP) return 0;
-  // Every position is in the passes, deferred or excluded.
+  // Each position is in the passes, in deferred or in excluded.
   if (outline.selection) return VarintBytes(outline.sequences);
-  // sequence_index and sequence_lengths; microbatch_offsets and row_widths.
+  // sequence_index, sequence_lengths; then microbatch_offsets and row_widths.
   const uint64_t of_a_pass = Add(VarintBytes(outline.sequences), outline.sequences);
   return Add(Multiply(of_a_pass, outline.passes), Multiply(2, LeastMicrobatches(outline)));
 }
@@ -155,7 +156,7 @@ absl::Status CheckLimits(const RequestOutline& outline, const RequestLimits& lim
         absl::StrCat("manifest.items has ", outline.items,
                      " items, more than the server's max_sequences=", limits.max_sequences)));
   }
-  // Each pass may have one for every sequence besides.
+  // Beyond these, each pass may have one micro-batch a sequence.
   if (const uint64_t least = LeastMicrobatches(outline), planned = SequencesPlanned(outline);
       least > kMaxEmptyMicrobatches && least - kMaxEmptyMicrobatches > planned) {
     status.Update(absl::InvalidArgumentError(absl::StrCat(
@@ -167,7 +168,7 @@ absl::Status CheckLimits(const RequestOutline& outline, const RequestLimits& lim
         ", more than ", kMaxEmptyMicrobatches,
         " beyond one a sequence and pass, the limit where allow_empty_microbatches is set")));
   }
-  // Parsed, an empty entry takes a hundred times what it takes on the wire.
+  // A parsed entry that is empty has a hundred times its size on the wire.
   status.Update(CheckCount("passes", outline.passes, kMaxPasses));
   status.Update(CheckCount("microbatches", outline.microbatches, kMaxReportedMicrobatches));
   return status;

@@ -27,7 +27,7 @@ constexpr uint32_t DoubleTag(int field) {
   return WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_FIXED64);
 }
 
-// The bytes below 0x80, which are the last ones of varints.
+// Counts the bytes below 0x80, each of which ends a varint.
 uint64_t CountVarintEnds(const uint8_t* data, size_t size) {
   constexpr uint64_t kOnes = 0x0101010101010101;
   uint64_t count = 0;
@@ -35,15 +35,15 @@ uint64_t CountVarintEnds(const uint8_t* data, size_t size) {
   for (; i + sizeof(uint64_t) <= size; i += sizeof(uint64_t)) {
     uint64_t eight = 0;
     std::memcpy(&eight, data + i, sizeof(eight));
-    // One in each byte whose high bit is clear; the product's highest byte is their sum.
+    // Sets a bit for each byte below 0x80; the highest byte of the product is their sum.
     count += (((~eight >> 7) & kOnes) * kOnes) >> 56;
   }
   for (; i < size; ++i) count += data[i] < 0x80 ? 1 : 0;
   return count;
 }
 
-// Reads the fields of a message up to its end: the stream's, or the limit's. `field` takes the
-// fields that it knows by their tags and skips the others; false if it can't.
+// Reads the fields of a message up to its end, which is the stream's or the limit's. `field` reads
+// or skips the field with a tag; it returns false if it can't.
 template <typename Field>
 bool ReadFields(CodedInputStream& in, const Field& field) {
   while (const uint32_t tag = in.ReadTag()) {
@@ -52,7 +52,7 @@ bool ReadFields(CodedInputStream& in, const Field& field) {
   return in.ConsumedEntireMessage();
 }
 
-// A message inside another.
+// Reads a message inside another.
 template <typename Field>
 bool ReadMessage(CodedInputStream& in, const Field& field) {
   int size = 0;
@@ -92,7 +92,7 @@ bool CountVarint(CodedInputStream& in, uint64_t* count) {
   return true;
 }
 
-// Doubles, of which a packed field with a size that is no multiple of theirs does not parse.
+// Counts doubles. The parser refuses a packed field whose size is no multiple of a double's.
 bool CountPackedDoubles(CodedInputStream& in, uint64_t* count) {
   int size = 0;
   if (!in.ReadVarintSizeAsInt(&size)) return false;
@@ -105,7 +105,7 @@ bool CountDouble(CodedInputStream& in, uint64_t* count) {
   return in.Skip(sizeof(double));
 }
 
-// A message whose field of this number has doubles.
+// Reads a message that has doubles in field `field`.
 bool ReadDoubles(CodedInputStream& in, int field, uint64_t* count) {
   return ReadMessage(in, [&](uint32_t tag) {
     if (tag == DelimitedTag(field)) return CountPackedDoubles(in, count);
@@ -114,7 +114,7 @@ bool ReadDoubles(CodedInputStream& in, int field, uint64_t* count) {
   });
 }
 
-// A varint of 32 bits at most: what is beyond them the parser drops.
+// Reads a varint; like the parser, keeps its low 32 bits.
 bool ReadNumber(CodedInputStream& in, uint32_t* number) {
   uint64_t value = 0;
   if (!in.ReadVarint64(&value)) return false;
@@ -129,7 +129,7 @@ bool ReadBool(CodedInputStream& in, bool* value) {
   return true;
 }
 
-// A message field that occurs more than once is merged by the parser; counting on does the same.
+// The parser merges repeated occurrences of a message field; so the counts go on.
 bool ReadManifest(CodedInputStream& in, RequestOutline* outline) {
   uint64_t prefixes = 0;
   const bool read = ReadMessage(in, [&](uint32_t tag) {
@@ -260,16 +260,16 @@ OutlinedString OutlineOf(const std::string& string) {
   return {.text = string.substr(0, OutlinedString::kMaxKeptBytes), .bytes = string.size()};
 }
 
-// `field` as for ReadFields, with the stream and the outline before the tag.
+// `field` is that of ReadFields, with the stream and the outline as further arguments.
 template <typename Field>
 RequestOutline Outline(const grpc::ByteBuffer& bytes, const Field& field) {
   RequestOutline outline;
-  grpc::ByteBuffer shared = bytes;  // the same slices; a reader takes no const buffer
+  grpc::ByteBuffer shared = bytes;  // shares its slices; a reader needs a non-const buffer
   grpc::ProtoBufferReader reader(&shared);
   if (!reader.status().ok()) return outline;
   outline.message_bytes = bytes.Length();
   CodedInputStream in(&reader);
-  // Whether it reads to the end is for the parser to say.
+  // Whether the message can be read to its end is left to the parser.
   static_cast<void>(ReadFields(in, [&](uint32_t tag) { return field(in, tag, &outline); }));
   return outline;
 }

@@ -13,7 +13,7 @@
 namespace batchplan {
 namespace {
 
-// Of a status's payload: milliseconds in decimal.
+// A payload of a status: milliseconds, in decimal.
 constexpr char kRetryAfter[] = "batchplan/retry-after-ms";
 
 }  // namespace

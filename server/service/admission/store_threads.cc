@@ -57,7 +57,7 @@ void StoreThreads::Submit(Function function) {
 }
 
 bool StoreThreads::Remove(uint64_t ticket) {
-  // What the call holds is destroyed outside the lock.
+  // The call is destroyed outside the lock.
   std::map<uint64_t, Waiting>::node_type removed;
   MutexLock lock(mutex_);
   removed = queue_.extract(ticket);
@@ -90,11 +90,11 @@ void StoreThreads::Stop() {
     stopping_ = true;
   }
   for (std::jthread& thread : threads_) thread.request_stop();
-  // All are told before the first is waited for: they empty the queue together.
+  // All are stopped before the first is joined, so that together they empty the queue.
   for (std::jthread& thread : threads_) {
     if (thread.joinable()) thread.join();
   }
-  // What came after the last look of the last thread.
+  // Calls that came after the last thread had looked for the last time.
   std::map<uint64_t, Waiting> dropped;
   std::map<std::string, std::map<uint64_t, Waiting>> dropped_behind;
   MutexLock lock(mutex_);

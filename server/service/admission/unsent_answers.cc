@@ -25,7 +25,7 @@ uint64_t UnsentAnswers::Added(const Answer& answer) const {
 
 void UnsentAnswers::Count(const Answer& answer) {
   const uint64_t added = Added(answer);
-  // What may fail for want of memory comes first.
+  // Everything that may run out of memory comes first.
   uint64_t& of_owner = owners_[answer.owner];
   if (answer.shared != nullptr) {
     Share& share = shares_[{answer.owner, answer.shared.get()}];

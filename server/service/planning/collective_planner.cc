@@ -17,12 +17,12 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// What a replica keeps of the steps that it planned, for a store that others may wipe.
+// The memory for steps that a replica planned and keeps in case the store forgets them.
 constexpr uint64_t kMaxPlannedBytes = 128 << 20;
 
 constexpr absl::Duration kTick = absl::Milliseconds(50);
 
-// The part of a caller's time that is left for the answer's way back, at most kLongestMargin.
+// The share of a caller's time that is reserved for the answer's way back, at most kLongestMargin.
 constexpr int kMarginPart = 10;
 constexpr absl::Duration kLongestMargin = absl::Milliseconds(500);
 
@@ -40,14 +40,15 @@ absl::Duration TimeFor(const v1::JoinBatchRequest& request, Instant deadline,
   return wait;
 }
 
-// A plan in the pool's queue, which leaves it when nobody waits for the plan any more. Owned by the
-// pool's task.
+// A plan in the pool's queue. It leaves the queue when nobody waits for it any more. The pool's
+// task owns it.
 class QueuedPlan : public std::enable_shared_from_this<QueuedPlan> {
  public:
   QueuedPlan(PlanningPool* pool, RendezvousHooks::Planned planned)
       : pool_(pool), planned_(std::move(planned)) {}
 
-  // Calls back with Cancelled, once, unless the pool has begun the task or ended it otherwise.
+  // Calls back once with Cancelled when `stop` is requested, unless the pool has begun or ended the
+  // task.
   void LeaveOn(const std::stop_token& stop, uint64_t ticket) {
     ticket_ = ticket;
     leave_.emplace(stop, Leave{this});
@@ -62,7 +63,7 @@ class QueuedPlan : public std::enable_shared_from_this<QueuedPlan> {
   };
 
   void LeaveQueue() {
-    // The pool's share goes with the task.
+    // The pool's reference ends with the task.
     const std::shared_ptr<QueuedPlan> self = weak_from_this().lock();
     if (self == nullptr || !pool_->Remove(ticket_)) return;
     Planned(absl::CancelledError("nobody waits for the plan any more"));
@@ -71,11 +72,11 @@ class QueuedPlan : public std::enable_shared_from_this<QueuedPlan> {
   PlanningPool* const pool_;
   const RendezvousHooks::Planned planned_;
   uint64_t ticket_ = 0;
-  // Last: ends before what it uses.
+  // The last member, so that it ends before what it uses.
   std::optional<std::stop_callback<Leave>> leave_;
 };
 
-// When the pool will have room for what it refused, if it was for want of room.
+// If the pool refused the request for lack of room: when it expects to have room.
 std::optional<absl::Duration> RoomAfter(const absl::Status& status) {
   const std::optional<absl::Duration> delay =
       absl::IsResourceExhausted(status) ? RetryAfter(status) : std::nullopt;
@@ -184,7 +185,7 @@ void CollectivePlanner::Plan(const std::shared_ptr<const v1::PlanBatchRequest>& 
     return response;
   };
   const RequestOutline outline = OutlineOf(*request);
-  // Of the parts together, which were each within the limits.
+  // Checks the parts together; each alone was within the limits.
   const absl::Status within = CheckLimits(outline, {.max_sequences = options_.max_sequences});
   if (!within.ok()) return planned(within);
   std::shared_ptr<QueuedPlan> queued;

@@ -26,7 +26,7 @@ absl::StatusOr<JobFit> Parse(const std::string& job_id, const std::string& state
   if (fit.ok()) return fit;
   const std::string message(fit.status().message());
   if (absl::IsDataLoss(fit.status())) {
-    // Times will come again; a job that could never be fitted any more would be worse.
+    // The fit starts anew: reports will come again, while an error would block the job for ever.
     Log(Severity::kError, "fit_state_damaged", {{"job", job_id}, {"error", message}});
     return JobFit();
   }
@@ -46,8 +46,8 @@ v1::CostModel WireCosts(const JobFit& fit, const FittedCosts& costs) {
     load->set_load(fit.costs.load_names[i]);
     load->set_per_unit(costs.per_unit[i]);
   }
-  // A size of which no exchange is certain costs nothing, but not for all that are larger: there
-  // the last certain one stands.
+  // A size without a certain exchange has an exchange of 0. Sizes larger than all those known get
+  // the last certain one.
   double certain = 0;
   for (const SizeExchange& size : costs.exchange) {
     v1::Exchange* entry = model.add_exchange();
@@ -64,8 +64,8 @@ v1::CostModel WireCosts(const JobFit& fit, const FittedCosts& costs) {
   return model;
 }
 
-// Whether the planner takes costs of loads. Of a request that can't be planned, which the planner
-// will say, too.
+// Whether the planner accepts costs of loads. True if the request is invalid, which the planner
+// will report.
 bool TakesLoadCosts(const v1::PlanBatchRequest& request) {
   const absl::StatusOr<ParsedRequest> parsed = ParseRequestWithoutCosts(request);
   if (!parsed.ok()) return true;
@@ -74,8 +74,8 @@ bool TakesLoadCosts(const v1::PlanBatchRequest& request) {
          std::ranges::all_of(parsed->options.passes, is_packed);
 }
 
-// The loads that the request costs, in its own order, with what is fitted for them; then those
-// fitted that its manifest has, where they cost anything and it can be planned with them.
+// Sets the fitted costs of the loads that the request gives costs, in its order. Then adds other
+// loads of its manifest that have a fitted cost, if the planner accepts costs of loads.
 void SetPlannedLoads(const v1::PlanBatchRequest& request, v1::CostModel& model) {
   google::protobuf::RepeatedPtrField<v1::LoadCost> fitted;
   fitted.Swap(model.mutable_loads());
@@ -98,7 +98,7 @@ void SetPlannedLoads(const v1::PlanBatchRequest& request, v1::CostModel& model) 
   }
 }
 
-// Whether anything costs anything.
+// Whether any coefficient is above 0.
 bool HasCosts(const v1::CostModel& model) {
   const auto costs = [](const v1::LoadCost& load) { return load.per_unit() > 0; };
   return model.per_token() > 0 || model.per_token_squared() > 0 || model.per_microbatch() > 0 ||
@@ -192,7 +192,7 @@ absl::StatusOr<v1::CostModel> FittedCostModel(JobFits* fits, const v1::PlanBatch
                      "these; give them "
                      "in manifest.loads, or plan with other costs"));
   }
-  // Groups of a single size tell nothing of what others exchange.
+  // Groups of a single size do not show what groups of other sizes exchange.
   if (request.topology().has_dynamic_context() && costs->context_sizes.size() == 1) {
     SetDefaultExchange(model.per_token(), &model);
   }

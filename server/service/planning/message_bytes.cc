@@ -12,7 +12,7 @@
 namespace batchplan {
 
 absl::Status ParseBytes(const grpc::ByteBuffer& bytes, google::protobuf::MessageLite* message) {
-  grpc::ByteBuffer shared = bytes;  // the same slices; a reader takes no const buffer
+  grpc::ByteBuffer shared = bytes;  // shares its slices; a reader needs a non-const buffer
   grpc::ProtoBufferReader reader(&shared);
   if (reader.status().ok() && message->ParseFromZeroCopyStream(&reader)) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -27,7 +27,7 @@ absl::StatusOr<grpc::ByteBuffer> ToBytes(const google::protobuf::MessageLite& me
         absl::StrCat("the response takes ", size, " bytes, more than a message may have"));
   }
   const grpc::Slice slice(size);
-  // Filled once, before anybody shares it.
+  // Written once, before the slice is shared.
   message.SerializeWithCachedSizesToArray(const_cast<uint8_t*>(slice.begin()));
   return grpc::ByteBuffer(&slice, 1);
 }

@@ -18,7 +18,8 @@
 namespace batchplan {
 namespace {
 
-// Proves the plan's promises. A failure is a defect of ours, with the request's name in the log.
+// Checks that the plan keeps its promises. A failure is our defect, and is logged with the
+// request's id.
 absl::Status Verify(const v1::PlanBatchRequest& request, const ParsedRequest& parsed,
                     const Plan& plan, Metrics* metrics) {
   absl::Status status = CheckPlan(parsed.manifest, parsed.options, plan);
@@ -59,7 +60,7 @@ absl::Status PlanBatch(const PlanBatchConfig& config, const v1::PlanBatchRequest
   const absl::StatusOr<Plan> plan = PlanWithinLimit(config, *parsed, caller.stop);
   const absl::Duration planning_time = absl::FromChrono(std::chrono::steady_clock::now() - start);
 
-  // Before the planner's answer: that it was stopped says less than why.
+  // Checked before the planner's status, which only says that planning was stopped.
   waiting = caller.StillWaiting();
   if (!waiting.ok()) return waiting;
   if (!plan.ok()) return plan.status();

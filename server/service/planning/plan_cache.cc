@@ -23,11 +23,11 @@
 namespace batchplan {
 namespace {
 
-// What the list and the map take for a plan.
+// What the list and the map add to the size of a plan.
 constexpr size_t kEntryBytes = 384;
 
-// Of a pass whose groups differ in size. A slot of them has room for as much as one of groups that
-// are alike.
+// Records the groups of a pass whose groups differ in size. A slot has as much room as a slot of
+// equal groups.
 void RecordGroups(const v1::Topology& topology, uint64_t budget, const v1::PassPlan& plan,
                   PassRecord& pass) {
   const int groups = std::min(plan.context_sizes_size(), plan.row_widths_size());
@@ -62,7 +62,7 @@ std::vector<PassRecord> RecordPasses(const v1::PlanBatchRequest& request,
     PassRecord& pass = passes.emplace_back();
     pass.metrics = ReadMetrics(response.passes(i).metrics());
     pass.on_pipelines = request.topology().pipeline_parallel() > 1;
-    // A plan has the passes of its request; what a test puts in its place may have others.
+    // Tests may put plans with more passes in place of the planner's.
     if (i >= request.passes_size()) continue;
     pass.load_limit_use = LimitUse(request.passes(i), pass.metrics);
     const uint64_t budget = request.passes(i).max_tokens_per_microbatch();
@@ -72,7 +72,7 @@ std::vector<PassRecord> RecordPasses(const v1::PlanBatchRequest& request,
     }
     pass.budget_tokens = pass.metrics.microbatches * budget;
     for (const uint32_t width : response.passes(i).row_widths()) {
-      // A sequence that runs alone.
+      // The row of a sequence that runs alone.
       if (width > budget) pass.budget_tokens += width - budget;
     }
   }
@@ -98,7 +98,7 @@ uint64_t CachedPlan::microbatches() const {
 }
 
 PlanKey PlanKeyOf(v1::PlanBatchRequest* request) {
-  // The request less what no plan depends on.
+  // Serializes the request without the fields on which no plan depends.
   std::string job_id;
   std::string request_id;
   const uint64_t step = request->step();
@@ -119,7 +119,7 @@ PlanKey PlanKeyOf(v1::PlanBatchRequest* request) {
   PlanKey key = {};
   const bool hashed =
       EVP_Digest(bytes.data(), bytes.size(), key.data(), nullptr, EVP_sha256(), nullptr) == 1;
-  // It fails where there is no memory. No key is better than one that others have too.
+  // The digest fails if memory runs out. A key that other requests share would be worse than none.
   if (!hashed) throw std::bad_alloc();
   return key;
 }
@@ -137,7 +137,7 @@ absl::StatusOr<std::shared_ptr<const CachedPlan>> MakeCachedPlan(
 }
 
 absl::StatusOr<grpc::ByteBuffer> CachedPlan::Answer(absl::Duration planning_time) const {
-  // Fields may come in any order: a message with this field alone, behind the others.
+  // Fields may come in any order, so a message with only this field may follow the others.
   v1::PlanBatchResponse rest;
   *rest.mutable_planning_time() = google::protobuf::util::TimeUtil::NanosecondsToDuration(
       absl::ToInt64Nanoseconds(planning_time));
@@ -155,7 +155,7 @@ absl::StatusOr<grpc::ByteBuffer> CachedPlan::Answer(absl::Duration planning_time
 size_t CachedPlan::bytes() const {
   size_t loads = 0;
   for (const PassRecord& pass : passes) {
-    // Their names are kept with them.
+    // The names of loads are kept with them.
     loads += pass.metrics.loads.capacity() * (sizeof(LoadMetrics) + kMaxLoadName);
   }
   return body.Length() + kEntryBytes + passes.capacity() * sizeof(PassRecord) + loads;

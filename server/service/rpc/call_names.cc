@@ -32,7 +32,7 @@ std::string NewRequestId() {
 }
 
 bool IsTraceparent(std::string_view text) {
-  // vv-tttttttttttttttttttttttttttttttt-pppppppppppppppp-ff
+  // version-trace-parent-flags: vv-tttttttttttttttttttttttttttttttt-pppppppppppppppp-ff
   constexpr size_t kTrace = 3;
   constexpr size_t kParent = 36;
   constexpr size_t kFlags = 53;

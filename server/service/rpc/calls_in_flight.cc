@@ -33,7 +33,7 @@ bool CallsInFlight::WaitUntilNone(std::chrono::steady_clock::time_point deadline
 
 std::vector<std::string> CallsInFlight::Peers() const {
   std::vector<std::string> peers;
-  // Under the lock, End waits, and with it gRPC keeps what the calls ask.
+  // The lock makes End wait, so that gRPC keeps what the calls are asked for.
   MutexLock lock(mutex_);
   peers.reserve(calls_.size());
   for (const UnaryCall* call : calls_) peers.push_back(call->peer());
@@ -47,7 +47,7 @@ void CallsInFlight::CutShort() {
     calls.reserve(calls_.size());
     for (UnaryCall* call : calls_) calls.push_back(call->shared_from_this());
   }
-  // Not under the lock: a call may be answered, and end, on this thread.
+  // Without the lock: a call may be answered and end on this thread.
   for (const std::shared_ptr<UnaryCall>& call : calls) call->CutShort();
 }
 

@@ -27,8 +27,8 @@
 namespace batchplan {
 namespace {
 
-// A request for fitted costs is read by a planning thread, given its costs by one of the store's,
-// and goes back to be planned.
+// A request for fitted costs runs in three stages: a planning thread parses it, a thread of the
+// store sets its costs, and a planning thread plans it.
 class PlanBatchCall final : public UnaryCall {
  public:
   PlanBatchCall(const CallEnvironment& environment, const PlanBatchConfig& config, JobFits* fits,
@@ -41,7 +41,7 @@ class PlanBatchCall final : public UnaryCall {
   // What Run does next.
   enum class Stage { kParse, kSetCosts, kPlan };
 
-  // What can't be sent is not planned.
+  // Refuses a request whose plan would be too large to send.
   absl::Status Queue() override {
     absl::Status fits = CheckAnswerFits(outline(), config_.max_message_bytes);
     return fits.ok() ? QueueToPlan() : fits;
@@ -51,7 +51,7 @@ class PlanBatchCall final : public UnaryCall {
   absl::Status Parse();
   // Puts the fitted costs in their place and queues the call again.
   absl::Status SetCosts();
-  // Plans, serialises.
+  // Plans and serializes.
   absl::StatusOr<CallAnswer> Plan();
 
   const PlanBatchConfig& config_;
@@ -109,7 +109,7 @@ uint64_t Microbatches(const v1::PlanBatchResponse& plan) {
   return microbatches;
 }
 
-// The bytes that all workers of a step share, without a copy.
+// The answer's bytes, which all workers of a step share without a copy.
 grpc::ByteBuffer SharedBytes(const std::shared_ptr<const JoinedPlan>& joined) {
   const std::string& bytes = joined->Serialized();
   auto* share = new std::shared_ptr<const JoinedPlan>(joined);
@@ -226,7 +226,7 @@ FitRecord FitOf(const v1::ReportStepResponse& response) {
   for (const v1::LoadCost& load : costs.loads()) {
     fit.seconds_per_load_unit[load.load()] = kMillisecond * load.per_unit();
   }
-  // Without an entry for groups of one rank.
+  // Groups of one rank have no entry.
   auto exchange = costs.exchange().begin();
   for (const uint32_t ranks : response.context_sizes()) {
     if (ranks == 1 || exchange == costs.exchange().end()) continue;
@@ -236,7 +236,7 @@ FitRecord FitOf(const v1::ReportStepResponse& response) {
   return fit;
 }
 
-// Run by a thread of the reports'.
+// Runs on the threads for reports.
 class ReportStepCall final : public UnaryCall {
  public:
   ReportStepCall(const CallEnvironment& environment, const PlanBatchConfig& config, JobFits* fits,
@@ -249,7 +249,7 @@ class ReportStepCall final : public UnaryCall {
         observers_(config.observers) {}
 
  private:
-  // One after the other of a job: they replace the same state.
+  // The reports of a job run one after the other, since they update one state.
   absl::Status Queue() override { return QueueForStore(outline().job_id.text); }
   void Run() override { Answer(Report()); }
   absl::StatusOr<CallAnswer> Report();

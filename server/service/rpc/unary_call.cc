@@ -17,7 +17,7 @@
 namespace batchplan {
 namespace {
 
-// Of a number that is not known, nothing, which leaves its field out of the log line.
+// "hit" or "miss"; empty if unknown, which leaves the field out of the log line.
 std::string_view ShownCache(std::optional<bool> recalled) {
   if (!recalled.has_value()) return "";
   return *recalled ? "hit" : "miss";
@@ -81,7 +81,7 @@ absl::Status UnaryCall::QueueToPlan() {
   });
   if (!ticket.ok()) return ticket.status();
   planning_ticket_.store(*ticket);
-  // Whoever cancelled it before did not know where it would wait.
+  // A cancellation that came before knew no ticket to remove.
   if (stop_.stop_requested()) LeaveQueue();
   return absl::OkStatus();
 }
@@ -141,7 +141,7 @@ void UnaryCall::LeaveQueue() {
 }
 
 void UnaryCall::RunQueued() {
-  // For whoever waited in the queue for too long, nothing is even parsed.
+  // A call that waited too long is not even parsed.
   absl::Status status = caller().StillWaiting();
   if (status.ok()) {
     status = CatchExceptions([this] {
@@ -179,8 +179,8 @@ void UnaryCall::Answer(absl::StatusOr<CallAnswer> answer) noexcept {
   answered_ok_ = status.ok();
   state_.store(State::kAnswered, std::memory_order_release);
   Finish(ToGrpcStatus(status));
-  // The caller has waited long enough. gRPC may be done with the call by now: what is looked at
-  // here is the call's own, and does not change any more.
+  // Logged after the answer, so that the caller does not wait. gRPC may be done with the call, so
+  // only the call's own members are used, which no longer change.
   Log(status.code() == absl::StatusCode::kInternal ? Severity::kError : Severity::kInfo,
       method_.name,
       {{"request_id", request_id_},
@@ -196,7 +196,7 @@ void UnaryCall::Answer(absl::StatusOr<CallAnswer> answer) noexcept {
 }
 
 absl::Status UnaryCall::HoldAnswer(const CallAnswer& answer) {
-  // gRPC's context lives until OnDone has returned, which ends what is begun here.
+  // gRPC's context lives until OnDone returns, which ends this.
   const absl::StatusOr<uint64_t> ticket =
       environment_.unsent->Begin({.owner = owner_,
                                   .bytes = answer.response.Length(),
@@ -208,7 +208,7 @@ absl::Status UnaryCall::HoldAnswer(const CallAnswer& answer) {
 
 void UnaryCall::OnDone() {
   const bool answered = state_.load(std::memory_order_acquire) == State::kAnswered;
-  // A call whose status could not be sent counts as cancelled.
+  // If its status could not be sent, the call counts as cancelled.
   if (answered && answered_ok_ && !raw_.context->IsCancelled()) {
     CatchExceptions([this] {
       Delivered();
@@ -217,7 +217,7 @@ void UnaryCall::OnDone() {
   }
   if (unsent_ticket_ != 0) environment_.unsent->End(unsent_ticket_);
   if (environment_.calls != nullptr) environment_.calls->End(this);
-  // The last thing done to the call, unless somebody else still holds it.
+  // Destroys the call here, unless somebody else still holds it.
   const std::shared_ptr<UnaryCall> last = std::move(grpcs_share_);
 }
 

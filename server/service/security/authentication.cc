@@ -31,9 +31,9 @@ std::string_view ValueOf(const Metadata& metadata, const char* key) {
   return {found->second.data(), found->second.size()};
 }
 
-// The call's one bearer token, whether or not it is in the table.
+// The call's only bearer token, which may be unknown.
 absl::StatusOr<std::string_view> TokenOf(const Metadata& metadata) {
-  // Two tokens leave open which of them counts.
+  // With two tokens it is unclear which one counts.
   if (metadata.count("authorization") > 1) {
     return absl::UnauthenticatedError("the call has more than one authorization header");
   }
@@ -103,13 +103,13 @@ std::string OwnerOfPeer(std::string_view peer) {
   if (colon == std::string_view::npos || (scheme != "ipv4" && scheme != "ipv6")) {
     return std::string(scheme);
   }
-  // Brackets are escaped where gRPC takes the address for a URI.
+  // Brackets are escaped if gRPC writes the address as a URI.
   std::string address =
       absl::StrReplaceAll(absl::string_view(peer.data() + colon + 1, peer.size() - colon - 1),
                           {{"%5B", "["}, {"%5b", "["}, {"%5D", "]"}, {"%5d", "]"}, {"%25", "%"}});
   if (const size_t port = address.rfind(':'); port != std::string::npos) address.resize(port);
   if (scheme == "ipv4") return absl::StrCat("ipv4:", address);
-  // Without brackets, and without the zone of a link-local address.
+  // Removes brackets, and the zone of a link-local address.
   if (address.starts_with('[')) address.erase(0, 1);
   address.resize(std::min(address.find_first_of("%]"), address.size()));
   in6_addr parsed{};

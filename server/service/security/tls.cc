@@ -44,7 +44,7 @@ absl::StatusOr<Bio> Open(const char* flag, const std::string& path) {
   return file;
 }
 
-// All certificates of a PEM file, at least one.
+// All certificates in a PEM file, which has at least one.
 absl::StatusOr<std::vector<Certificate>> ReadCertificates(const char* flag,
                                                           const std::string& path) {
   absl::StatusOr<Bio> file = Open(flag, path);
@@ -53,7 +53,7 @@ absl::StatusOr<std::vector<Certificate>> ReadCertificates(const char* flag,
   while (X509* next = PEM_read_bio_X509(file->get(), nullptr, nullptr, nullptr)) {
     certificates.emplace_back(next);
   }
-  // The end of a file is an error of its own kind; any other is in the file.
+  // At the end of a file OpenSSL reports a particular error; any other one means a broken file.
   const bool at_end = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
   if (certificates.empty()) return FileError(flag, path, "holds no PEM certificate");
   if (!at_end) {
@@ -64,7 +64,7 @@ absl::StatusOr<std::vector<Certificate>> ReadCertificates(const char* flag,
   return certificates;
 }
 
-// A key with a password is one that can't be used; never a question to a terminal.
+// Refuses a key with a password, instead of asking a terminal for it.
 int NoPassword(char* /*buffer*/, int /*size*/, int /*writing*/, void* /*data*/) { return -1; }
 
 absl::StatusOr<Key> ReadKey(const char* flag, const std::string& path) {
@@ -125,7 +125,7 @@ absl::StatusOr<ServerCertificate> CheckTlsFiles(const TlsFiles& files) {
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const TlsFiles& files) {
   if (files.certificate.empty()) return grpc::InsecureServerCredentials();
   const auto seconds = static_cast<unsigned>(absl::ToInt64Seconds(files.reload_interval));
-  // gRPC negotiates TLS 1.2 or 1.3 on its own.
+  // gRPC itself negotiates TLS 1.2 or 1.3.
   grpc::experimental::TlsServerCredentialsOptions tls(
       std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
           files.key, files.certificate, files.client_ca, seconds));

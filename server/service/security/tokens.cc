@@ -29,7 +29,7 @@ std::array<uint8_t, 32> Sha256(std::string_view bytes) {
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::ifstream file(path);
   std::ostringstream content;
-  // An empty file sets failbit; one that can't be opened, or is a directory, is not readable.
+  // An empty file sets failbit; a missing file or a directory can't be read.
   if (file.is_open() && file.peek() != std::ifstream::traits_type::eof()) content << file.rdbuf();
   if (!file.is_open() || file.bad()) {
     return absl::FailedPreconditionError(absl::StrCat("--auth_tokens=", path, ": can't be read"));
@@ -86,7 +86,7 @@ absl::StatusOr<TokenTable> TokenTable::Parse(std::string_view content) {
 TokenTable::Digest TokenTable::DigestOf(std::string_view token) { return Sha256(token); }
 
 const TokenTable::Entry* TokenTable::Find(const Digest& digest) const {
-  // All entries, in whole: the loop's time does not depend on where or whether one is equal.
+  // Compares with every entry in full, so that the time does not tell which one is equal.
   size_t found = entries_.size();
   for (size_t i = 0; i < entries_.size(); ++i) {
     const auto differs = static_cast<size_t>(
@@ -106,7 +106,7 @@ std::optional<std::string> TokenTable::JobPrefixOf(std::string_view token) const
 std::optional<std::string> TokenTable::NameOf(std::string_view token) const {
   const Digest digest = DigestOf(token);
   if (Find(digest) == nullptr) return std::nullopt;
-  // More than enough to tell kMaxTokens of them apart.
+  // Enough to tell kMaxTokens apart.
   constexpr size_t kNameBytes = 8;
   return absl::BytesToHexString(
       absl::string_view(reinterpret_cast<const char*>(digest.data()), kNameBytes));

@@ -16,7 +16,7 @@
 namespace batchplan {
 namespace {
 
-// What a socket's address has room for, with the zero at its end.
+// The room for a path in a socket's address, without the zero at its end.
 constexpr size_t kMaxSocketPath = sizeof(sockaddr_un::sun_path) - 1;
 constexpr uint16_t kRedisPort = 6379;
 constexpr uint16_t kSentinelPort = 26379;
@@ -28,7 +28,7 @@ absl::Status Wrong(const std::string& what) {
       "redis+unix://[user@]/path[?db=database] (not quoted here: it may hold a password)"));
 }
 
-// `text` as a number of digits alone, at most `limit`.
+// `text` as a number if it consists of digits and is at most `limit`.
 std::optional<uint32_t> ParseNumber(std::string_view text, uint32_t limit) {
   uint32_t number = 0;
   if (text.empty() || text.find_first_not_of("0123456789") != std::string_view::npos ||

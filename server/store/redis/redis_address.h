@@ -1,4 +1,4 @@
-// Where a Redis is and how it is entered, as a URL says it.
+// Where a Redis is and how to log in, read from a URL.
 //
 //   absl::StatusOr<RedisAddress> address = ParseRedisAddress("redis://:secret@redis:6379/2");
 //   address->Redacted();                                         // redis://redis:6379/2
@@ -7,8 +7,8 @@
 //   redis+sentinel://[...@]host[:port],...,host[:port]/master[/database]   port 26379, database 0
 //   redis+unix://[...@]/path/of/socket[?db=database]                       also unix://
 //
-// With rediss in the place of redis, the first two are over TLS. User, password and socket path may
-// be percent-encoded; a password with one of /?#% must be. An IPv6 address stands in brackets.
+// The first two may begin with rediss for TLS. User, password and socket path may be
+// percent-encoded; a password with one of /?#% must be. An IPv6 address is written in brackets.
 
 #ifndef BATCHPLAN_SERVER_STORE_REDIS_REDIS_ADDRESS_H_
 #define BATCHPLAN_SERVER_STORE_REDIS_REDIS_ADDRESS_H_
@@ -31,19 +31,19 @@ struct RedisHost {
 std::string HostAndPort(const RedisHost& host);
 
 struct RedisAddress {
-  // Empty with a socket_path, and with sentinels.
+  // Empty if there is a socket_path, or if there are Sentinels.
   std::string host;
   uint16_t port = 6379;
   std::string socket_path;
-  // Who knows where the Redis is that they call `master`; empty if it is known from here.
+  // Sentinels that know the current master, which they call `master`; none if the address is fixed.
   std::vector<RedisHost> sentinels;
   std::string master;
-  // Without a user, Redis takes the password for its default user's. Without a password there is no
-  // authentication: a user alone is for whoever knows the password from elsewhere.
+  // Redis uses a password without a user for its default user. Without a password there is no
+  // authentication; a user alone is for callers that know the password from elsewhere.
   std::string user;
   std::string password;
   uint32_t database = 0;
-  // The files are nothing that a URL says; those of Sentinels are the same.
+  // The files are not part of the URL. The same ones are used for Sentinels.
   bool tls = false;
   RedisTlsFiles tls_files;
 
@@ -51,8 +51,8 @@ struct RedisAddress {
   std::string Redacted() const;
 };
 
-// InvalidArgument, naming the part that is wrong. The message does not quote the URL: what was
-// meant as a password may stand anywhere in one that can't be read.
+// InvalidArgument, naming the wrong part. The message does not quote the URL: in a URL that can't
+// be parsed, any part may be a password.
 absl::StatusOr<RedisAddress> ParseRedisAddress(const std::string& url);
 
 }  // namespace batchplan

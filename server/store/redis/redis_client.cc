@@ -39,8 +39,8 @@ Instant::duration TransferTimeOf(const RedisCommand& command) {
 
 bool IsError(const RedisReply& reply) { return reply->type == REDIS_REPLY_ERROR; }
 
-// Whether a connection that got `reply` leads where it should: a replica that was the master until
-// a fail-over, for one, goes on to answer, and says that it is READONLY.
+// Whether the connection is still useful after `reply`. After a fail-over, for example, the former
+// master still answers, but only with READONLY.
 bool IsOfUse(const RedisReply& reply) {
   if (!IsError(reply)) return true;
   const absl::StatusCode code = StatusFromRedisError(RedisBytes(*reply)).code();
@@ -57,8 +57,8 @@ absl::Status RedisBreaker::Admit(Instant now) {
   return absl::OkStatus();
 }
 
-// Calls that were let in before the failure may still end while another one tries. They then let
-// in one more than need be, which is harmless.
+// Calls admitted before the failure may end while another call tries again. They then admit one
+// call too many, which is harmless.
 bool RedisBreaker::Succeeded() {
   MutexLock lock(mutex_);
   const bool news = !failure_.ok();
@@ -119,7 +119,7 @@ absl::Status RedisClient::OddReply(std::string_view command) const {
 absl::StatusOr<RedisReply> RedisClient::Exchange(const RedisCommand& command) {
   const Instant start = Now();
   if (absl::Status status = breaker_.Admit(start); !status.ok()) return status;
-  // Also where memory runs out: the breaker waits for the one that tries.
+  // Reported even if memory runs out: the breaker waits for the call that tries.
   absl::Status outcome = absl::UnavailableError("the call was given up");
   const absl::Cleanup report = [this, &outcome] {
     const bool news = outcome.ok() ? breaker_.Succeeded() : breaker_.Failed(Now(), outcome);
@@ -143,7 +143,7 @@ absl::StatusOr<RedisReply> RedisClient::Attempt(const RedisCommand& command, Ins
   absl::StatusOr<RedisReply> reply = absl::UnavailableError("");
   if (kept) {
     reply = connection->Call(command, std::min(deadline, Now() + command_timeout), silence);
-    // What befell this connection befell the others too.
+    // The cause probably lost the other connections too.
     if (!reply.ok()) CloseIdle();
   }
   if (!kept || absl::IsUnavailable(reply.status())) {

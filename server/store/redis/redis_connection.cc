@@ -23,35 +23,35 @@
 namespace batchplan {
 namespace {
 
-// Parts are megabytes; hiredis' own reads of 16 KiB would be hundreds.
+// A part has megabytes; hiredis reads only 16 KiB at a time.
 constexpr size_t kReadBytes = size_t{64} << 10;
 
 std::string ErrorText(int error) { return std::generic_category().message(error); }
 
-// Milliseconds for poll, rounded up: a wait of a part of one must not spin.
+// The time-out for poll, in milliseconds. Rounded up, so that the last fraction does not spin.
 int PollTimeout(Instant deadline) {
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   return static_cast<int>(std::clamp<int64_t>(left.count(), 0, std::numeric_limits<int>::max()));
 }
 
-// Of what Redis says.
+// The limit for texts of Redis in errors.
 constexpr size_t kMaxErrorText = 200;
 
-// The words that error replies begin with.
+// The first words of error replies, by kind.
 constexpr std::array<std::string_view, 1> kNoRoom = {"OOM"};
 constexpr std::array<std::string_view, 6> kPassesByItself = {"LOADING",  "BUSY",       "MASTERDOWN",
                                                              "READONLY", "NOREPLICAS", "MISCONF"};
 constexpr std::array<std::string_view, 4> kToBePutRight = {"NOAUTH", "WRONGPASS", "NOPERM",
                                                            "DENIED"};
-// Of a Redis that is one of a cluster.
+// These come from a member of a Redis Cluster.
 constexpr std::array<std::string_view, 5> kOfACluster = {"CROSSSLOT", "MOVED", "ASK", "CLUSTERDOWN",
                                                          "TRYAGAIN"};
 
 bool IsWordByte(char byte) { return std::isalnum(static_cast<unsigned char>(byte)) != 0; }
 
-// Whether `text` is the error `code`; an older Redis says "ERR Error running script ... : -CODE
-// ..." of one that a script met.
+// Whether `text` is the error `code`. An older Redis wraps an error within a script in "ERR Error
+// running script ... : -CODE ...".
 bool HasCode(std::string_view text, std::string_view code) {
   if (text.starts_with(code)) {
     return text.size() == code.size() || !IsWordByte(text[code.size()]);
@@ -71,7 +71,7 @@ absl::StatusCode CodeOf(std::string_view text) {
   if (HasOneOf(text, kPassesByItself) || text.starts_with("ERR max number of clients")) {
     return absl::StatusCode::kUnavailable;
   }
-  // The second is NOAUTH to who begins with a long command.
+  // The last one is what NOAUTH becomes for a client whose first command is long.
   if (HasOneOf(text, kToBePutRight) || IsOfRedisCluster(text) ||
       text.starts_with("ERR Protocol error: unauthenticated")) {
     return absl::StatusCode::kFailedPrecondition;
@@ -143,7 +143,7 @@ absl::StatusOr<RedisReply> RedisConnection::Call(const RedisCommand& command, In
   const absl::Status sent = Send(command, deadline);
   if (sent.ok()) return Receive(deadline, silence);
   if (!absl::IsUnavailable(sent)) return sent;
-  // A Redis that hangs up, as one with too many clients does, says why first; by TLS too.
+  // Before Redis hangs up, for instance on too many clients, it says why; with TLS, so do alerts.
   absl::StatusOr<RedisReply> last_words = Receive(deadline);
   if (last_words.ok() || absl::IsFailedPrecondition(last_words.status())) return last_words;
   return sent;
@@ -233,7 +233,7 @@ absl::StatusOr<size_t> RedisConnection::ReceiveBytes(Instant deadline) {
 }
 
 absl::Status RedisConnection::WaitFor(short events, Instant deadline) const {
-  // A negative descriptor is one that poll passes over.
+  // poll ignores negative descriptors.
   std::array<pollfd, 2> descriptors = {{{.fd = context_->fd, .events = events, .revents = 0},
                                         {.fd = wake_, .events = POLLIN, .revents = 0}}};
   for (;;) {
@@ -255,7 +255,7 @@ absl::Status RedisConnection::FinishConnect(const RedisAddress& address, Instant
   socklen_t size = sizeof(error);
   if (getsockopt(context_->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
   if (error != 0) return absl::UnavailableError(ErrorText(error));
-  // Not inherited by programs that the process may start; small commands are not held back.
+  // Child processes do not inherit the descriptor; small commands are sent without delay.
   fcntl(context_->fd, F_SETFD, FD_CLOEXEC);
   if (address.socket_path.empty()) {
     const int yes = 1;
@@ -270,7 +270,7 @@ absl::Status RedisConnection::BeginTls(const RedisAddress& address, Instant dead
   tls_ = *std::move(tls);
   for (;;) {
     const absl::StatusOr<bool> done = tls_->Handshake();
-    // Also what tells the other end of a failure.
+    // Sends alerts too, which tell the other end of a failure.
     absl::Status sent = SendBytes(tls_->TakeOutgoing(), deadline);
     if (!done.ok()) return done.status();
     if (!sent.ok() || *done) return sent;
@@ -297,7 +297,7 @@ absl::Status RedisConnection::Enter(const RedisAddress& address, Instant deadlin
     if (!reply.ok()) return reply.status();
     if ((*reply)->type != REDIS_REPLY_ERROR) continue;
     const absl::Status refused = StatusFromRedisError(RedisBytes(**reply));
-    // Whatever Redis has against a password or a database, a person has to put it right.
+    // Someone has to put it right, whatever Redis says against a password or a database.
     return absl::IsInternal(refused) ? absl::FailedPreconditionError(refused.message()) : refused;
   }
   return absl::OkStatus();

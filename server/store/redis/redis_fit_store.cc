@@ -12,15 +12,15 @@
 namespace batchplan {
 namespace {
 
-// State and version, none of them if the key is no fit.
+// Replies with state and version; with neither if the key is no fit.
 constexpr std::string_view kGet = R"(
 local fit = redis.pcall('HMGET', KEYS[1], 'state', 'version')
 if fit.err then return {false, false} end
 return fit
 )";
 
-// ARGV: version, state, writer, retention in ms. A first version is the time in microseconds, later
-// than all versions that the job had before it was forgotten.
+// ARGV: version, state, writer, retention in ms. The first version is the time in microseconds, so
+// that it is above all versions from before the job was forgotten.
 constexpr std::string_view kReplace = R"(
 local fit = redis.pcall('HMGET', KEYS[1], 'version', 'writer')
 local version, writer = fit[1], fit[2]
@@ -60,7 +60,7 @@ std::string NewWriterName() {
                       absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8));
 }
 
-// A version as the script of Replace knows it; nothing for other bytes.
+// The version in a reply, in the form that the script of Replace accepts; nothing for other bytes.
 std::optional<uint64_t> VersionIn(const redisReply& reply) {
   const std::string text(RedisBytes(reply));
   uint64_t version = 0;
@@ -89,7 +89,7 @@ absl::StatusOr<StoredFit> RedisFits::Get(const std::string& job_id) {
   }
   const absl::StatusOr<StoredFit> remembered = remembered_.Get(job_id);
   if (!remembered.ok() || remembered->state.empty()) return fit;
-  // Where that is refused, another replica was first.
+  // If this is refused, another replica was faster.
   const absl::StatusOr<bool> restored = Write(job_id, 0, remembered->state);
   if (!restored.ok()) return restored.status();
   return Read(job_id);

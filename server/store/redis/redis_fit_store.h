@@ -5,16 +5,15 @@
 //   ... whenever Redis may have forgotten ...
 //   absl::Status status = fits->RestoreAll();
 //
-// The keys are batchplan:v1:fit:JOB, one hash a job, forgotten when nothing was reported for
-// `retention`. Versions never repeat, so that a state read before its job was forgotten replaces
-// nothing. A Replace that is repeated because its connection was lost counts once. Owners have no
-// shares here: what bounds the keys is `retention`, and the memory of the Redis.
+// Keys are batchplan:v1:fit:JOB, one hash a job, which expires `retention` after the last report.
+// Versions never repeat: a state that was read before its job was forgotten replaces nothing. A
+// Replace that is repeated after a lost connection counts once. Owners have no shares here; keys
+// are bounded by `retention` and by the memory of Redis.
 //
-// A replica remembers the last state that it read or wrote of each job, of at most kMaxJobs of
-// them, and puts it back where Redis has none: when it is asked for the job, and for all jobs in
-// RestoreAll. What the others counted since is lost. A key that is no fit, because it is of another
-// kind or has no version, is as good as none. To have a job begin anew on purpose, its state is set
-// to nothing:
+// A replica remembers the last state that it read or wrote of each job, for at most kMaxJobs jobs.
+// If Redis has lost it, the replica puts it back: when asked for the job, and for all jobs in
+// RestoreAll. What other replicas counted since then is lost. A key of another type, or without a
+// version, counts as missing. To start a job's fit anew, clear its state:
 //   HSET batchplan:v1:fit:JOB state ""
 //
 // Thread-safe.
@@ -46,10 +45,10 @@ class RedisFits {
   absl::StatusOr<bool> Replace(const std::string& job_id, uint64_t version,
                                const std::string& state, const std::string& owner);
 
-  // Puts back what Redis has lost of all that is remembered; ends with the first error.
+  // Puts back the remembered states that Redis has lost; stops at the first error.
   absl::Status RestoreAll();
 
-  // Jobs whose states are remembered: some 50 MB at most.
+  // The most jobs whose states are remembered: at most about 50 MB.
   static constexpr size_t kMaxJobs = 4096;
 
  private:
@@ -58,7 +57,7 @@ class RedisFits {
 
   const std::shared_ptr<RedisClient> client_;
   const std::string retention_;
-  // What tells this store's calls from each other and from all others'.
+  // With a number of the call, distinguishes it from every other call of any replica.
   const std::string writer_;
   std::atomic<uint64_t> calls_ = 0;
   MemoryFitStore remembered_{kMaxJobs};

@@ -12,16 +12,16 @@
 namespace batchplan {
 namespace {
 
-// Jobs whose runs are remembered: some 32 MB at most.
+// The most jobs whose runs are remembered: at most about 32 MB.
 constexpr size_t kMaxJobs = 4096;
 
-// An announcement is the job's name with this behind it, which is behind no step's name.
+// An announcement is the job's name with this mark, which no step's name ends in.
 constexpr char kAnnouncementMark = '!';
 
 // ARGV from `from` on: run, lifetime in ms, the lowest rank that is kept, channel, message, and the
-// runs that the caller knows, each with its time. A key of another kind is as good as none. Where
-// Redis is full nothing is written, so that the caller's own first write is still refused, and the
-// next call says it again.
+// runs that the caller knows, each with its time. A key of another type is replaced. If Redis is
+// full, nothing is written: the caller's own first write still fails, and its next call repeats
+// what it knows.
 constexpr std::string_view kSeeRuns = R"(
 local function see_runs(key, from)
   local run, lifetime, lowest, channel, message = unpack(ARGV, from, from + 4)

@@ -12,7 +12,7 @@
 namespace batchplan {
 namespace {
 
-// What a Sentinel says of the master, an error reply among it.
+// What the Sentinel answers about the master; may be an error reply.
 absl::StatusOr<RedisReply> Ask(const RedisAddress& sentinel, const std::string& master,
                                Instant deadline, int wake) {
   const RedisCommand question = {"SENTINEL", "get-master-addr-by-name", master};
@@ -31,7 +31,7 @@ absl::StatusOr<RedisReply> Ask(const RedisAddress& sentinel, const std::string& 
   return (*opened)->Call(question, deadline);
 }
 
-// NotFound if it knows no such master.
+// NotFound if the Sentinel knows no such master.
 absl::StatusOr<RedisHost> MasterBy(const RedisAddress& sentinel, const std::string& master,
                                    Instant deadline, int wake) {
   const absl::StatusOr<RedisReply> reply = Ask(sentinel, master, deadline, wake);
@@ -54,7 +54,7 @@ absl::StatusOr<RedisHost> FindMaster(const RedisAddress& address, Instant deadli
   sentinel.database = 0;
   std::string answers;
   bool all_know_none = true;
-  // One part is for the master itself.
+  // One part of the time is left for connecting to the master.
   auto parts = static_cast<int64_t>(address.sentinels.size()) + 1;
   for (const RedisHost& host : address.sentinels) {
     sentinel.host = host.host;

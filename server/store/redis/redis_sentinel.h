@@ -1,10 +1,10 @@
-// The way to a Redis: straight, or by what its Sentinels say.
+// Connects to a Redis, directly or to the master that its Sentinels name.
 //
 //   absl::StatusOr<std::unique_ptr<RedisConnection>> connection = OpenRedis(address, deadline);
 //
-// Sentinels are asked in turn, each for a fair part of the time that is left, until one knows the
-// master; so every connection begins with the master of its time, and who loses one finds the next
-// master as soon as a Sentinel knows it. One that asks for a password gets that of the Redis.
+// Sentinels are asked in turn until one knows the master; each gets an equal part of the time left.
+// Every new connection goes to the current master, so that callers find a new master as soon as a
+// Sentinel knows it. A Sentinel that asks for a password gets the one of Redis.
 
 #ifndef BATCHPLAN_SERVER_STORE_REDIS_REDIS_SENTINEL_H_
 #define BATCHPLAN_SERVER_STORE_REDIS_REDIS_SENTINEL_H_
@@ -18,8 +18,8 @@
 
 namespace batchplan {
 
-// As RedisConnection::Open, for any address. Unavailable, saying what each Sentinel answered, if
-// none knows the master; FailedPrecondition if all of them answered that they know none of its
+// Like RedisConnection::Open, for any address. Unavailable, with each Sentinel's answer, if none
+// knows the master; FailedPrecondition if all of them answered that they know no master of this
 // name.
 absl::StatusOr<std::unique_ptr<RedisConnection>> OpenRedis(const RedisAddress& address,
                                                            Instant deadline, int wake = -1);

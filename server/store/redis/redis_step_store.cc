@@ -25,9 +25,9 @@ constexpr const char* kChannel = "batchplan:v1:steps";
 // In all scripts KEYS are the step, who waits for it, and the job's runs.
 
 // ARGV: worker, world size, terms, content, time to live in ms, channel, message, the incarnation
-// if it begins, the replica or '', waiting in ms, run or '', how many runs to keep, their lifetime
-// in ms. What needs memory is written first: if there is none, the script ends there and nothing
-// has changed but for the job's runs.
+// in case the step begins, the replica or '', waiting in ms, and what see_runs reads, with run ''
+// for none. Whatever needs memory is written first: without memory, the script ends there and only
+// the job's runs have changed.
 constexpr std::string_view kPutPart = R"(
 local run, told = ARGV[11], false
 if run ~= '' then
@@ -131,8 +131,8 @@ redis.call('HSET', KEYS[1], 'served', string.format('%d', served))
 return 1
 )";
 
-// ARGV: terms, outcome, retention in ms, channel, message, the incarnation if it begins, then the
-// contents by worker. Redis asks for memory at a script's first write alone.
+// ARGV: terms, outcome, retention in ms, channel, message, the incarnation in case the step begins,
+// then the contents by worker. Redis refuses a script for lack of memory only at its first write.
 constexpr std::string_view kRestore = R"(
 local before = 6
 local world = #ARGV - before
@@ -184,8 +184,8 @@ const RedisScript& RestoreScript() {
   return script;
 }
 
-// JOB/STEP, or JOB/RUN/BYTES.STEP with the length of RUN, whatever bytes the ids have: what follows
-// the last slash says which, and where RUN begins.
+// JOB/STEP, or JOB/RUN/BYTES.STEP where BYTES is the length of RUN. This is unambiguous whatever
+// bytes the ids have: the part behind the last slash tells the form, and where RUN begins.
 std::string NameOf(const StepKey& key) {
   if (key.run_id.empty()) return absl::StrCat(key.job_id, "/", key.step);
   return absl::StrCat(key.job_id, "/", key.run_id, "/", key.run_id.size(), ".", key.step);
@@ -211,10 +211,10 @@ std::optional<StepKey> ParseName(std::string_view name) {
   return key;
 }
 
-// Of a step that is incomplete, the message that says so is its name with this behind it.
+// The message that a step is incomplete is its name with this mark.
 constexpr char kIncompleteMark = '?';
 
-// A step's name and its keys.
+// A step's name, and the keys in Redis.
 struct RedisKeys {
   explicit RedisKeys(const StepKey& key)
       : name(NameOf(key)),
@@ -230,13 +230,13 @@ struct RedisKeys {
   std::string runs;
 };
 
-// A name that nobody has had before.
+// A random name, to be unique.
 std::string RandomName() {
   std::random_device random;
   return absl::StrCat(absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8));
 }
 
-// The number in a field's name or value; nothing for other fields.
+// The number in a field's name or value; nothing if there is none.
 std::optional<uint32_t> NumberIn(const redisReply& reply) {
   const std::string text(RedisBytes(reply));
   uint32_t number = 0;
@@ -251,7 +251,7 @@ bool IsOne(const redisReply& reply) {
   return reply.type == REDIS_REPLY_INTEGER && reply.integer == 1;
 }
 
-// For PEXPIRE, to which 0 is a deletion and which takes no date that is too far off.
+// PEXPIRE deletes at 0, and refuses dates too far off.
 absl::Duration WithinRedis(absl::Duration duration) {
   return std::clamp(duration, absl::Milliseconds(1), absl::Duration(absl::Hours(24 * 365)));
 }
@@ -312,7 +312,7 @@ absl::StatusOr<PartReceipt> RedisStepStore::PutPart(const StepKey& key, const St
   receipt.incarnation = RedisBytes(*elements[1]);
   receipt.complete = IsOne(*elements[2]);
   receipt.outcome = RedisString(*elements[3]);
-  // The message that comes back over the channel is not relied on for what happened here.
+  // Called directly, because a message on the channel can get lost.
   if (IsOne(*elements[4])) listener_.Call(key, StepEvent::kChanged);
   return receipt;
 }
@@ -359,7 +359,7 @@ absl::Status RedisStepStore::Leave(const StepKey& key, const std::string& waits_
 }
 
 absl::StatusOr<StepParts> RedisStepStore::Parts(const StepKey& key) {
-  // One command, and so atomic without a script, which would copy megabytes once more.
+  // One command is atomic, and a script would copy the megabytes once more.
   const RedisKeys keys(key);
   absl::StatusOr<RedisReply> reply = client_->Call({"HGETALL", keys.step});
   if (!reply.ok()) return reply.status();
@@ -427,7 +427,7 @@ absl::StatusOr<bool> RedisStepStore::Restore(const StepKey& key, const WholeStep
 
 void RedisStepStore::Hear(std::string_view message) {
   if (const std::optional<std::string> job = RedisJobRuns::AnnouncedJob(message)) {
-    // Where that fails, the channel is not heard for long either.
+    // If this fails, the channel is lost too before long.
     runs_.Share(*job).IgnoreError();
     return;
   }
@@ -442,7 +442,7 @@ void RedisStepStore::Hear(std::string_view message) {
   listener_.Call(*key, event);
 }
 
-// Has the runs told again when the channel is heard again: it may be that of a Redis that forgot.
+// Tells the runs again whenever the channel is heard again: it may belong to a Redis that forgot.
 RedisSubscriberOptions RedisStepStore::TellingAgain(RedisSubscriberOptions subscriber) {
   subscriber.on_change = [this, told = std::move(subscriber.on_change)](const absl::Status& why) {
     if (told) told(why);

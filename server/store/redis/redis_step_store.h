@@ -1,14 +1,14 @@
 // A StepStore in a Redis, for replicas that share steps.
 //
-// For whoever runs the Redis:
-// - One Redis is enough, with replication and Sentinels if it shall not be missed; a Redis Cluster
-//   is not spoken to, for a script has keys of several slots. What it forgets by a restart or a
-//   fail-over, workers that wait offer again, and replicas that planned a step put it back when
-//   somebody waits for it. With appendonly yes, which is recommended, there is next to nothing to
-//   forget; that a step is never planned anew even where all who know of it die takes appendfsync
-//   always.
-// - The order of a job's runs every replica remembers, and restores (redis_job_runs.h). It goes by
-//   Redis' clock, which a fail-over should not set back by more than passes between two runs.
+// For the operator of the Redis:
+// - One Redis is enough, with replication and Sentinels if it must not fail. A Redis Cluster is not
+//   supported, because a script has keys of several slots. What Redis forgets in a restart or a
+//   fail-over comes back: waiting workers offer their parts again, and replicas that planned a step
+//   restore it when somebody waits for it. With appendonly yes, which is recommended, hardly
+//   anything is forgotten. Only with appendfsync always is a step never planned a second time, even
+//   if everybody dies who knows of it.
+// - Every replica remembers the order of a job's runs, and restores it (redis_job_runs.h). It goes
+//   by Redis' clock, which a fail-over should set back by less than the time between two runs.
 // - maxmemory-policy must be noeviction, the default. Any other may evict a step half-way. When
 //   memory is full, workers get RESOURCE_EXHAUSTED until steps are forgotten; there are no shares.
 // - A step takes its workers' parts as they are on the wire, some 3 bytes a sequence, one copy of
@@ -24,10 +24,10 @@
 //     +select
 // - Deployments that share a Redis need a database each.
 //
-// Each call is one command of Redis, which are atomic, and takes its round trip, at most
-// connect_timeout and command_timeout together. How long a step has still to live is measured by
-// Redis' clock. Other replicas' notifications come over a connection of their own; while that is
-// lost they are not heard, and there is no telling which ones.
+// Each call is one command of Redis, which is atomic, and lasts at most connect_timeout and
+// command_timeout together. Redis' clock decides when a step expires. Other replicas' notifications
+// come over a connection of their own. While that is lost they are missed, and nobody can tell
+// which ones.
 
 #ifndef BATCHPLAN_SERVER_STORE_REDIS_REDIS_STEP_STORE_H_
 #define BATCHPLAN_SERVER_STORE_REDIS_REDIS_STEP_STORE_H_
@@ -48,8 +48,8 @@ namespace batchplan {
 
 class RedisStepStore : public StepStore {
  public:
-  // Waits until notifications are heard, or until that has failed once; it is tried on. `clock`
-  // says how long what is remembered here has still to live.
+  // Waits until notifications are heard or the first attempt has failed; attempts go on. `clock`
+  // measures how long this replica remembers runs.
   RedisStepStore(std::shared_ptr<RedisClient> client, const StepStoreOptions& lifetimes,
                  const RedisSubscriberOptions& subscriber, Clock clock);
 
@@ -75,7 +75,7 @@ class RedisStepStore : public StepStore {
   const std::string waiting_;
   RedisJobRuns runs_;
   ListenerSlot listener_;
-  // Last: its thread uses the others.
+  // The last member, since its thread uses the others.
   RedisSubscriber subscriber_;
 };
 

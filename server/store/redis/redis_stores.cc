@@ -13,7 +13,8 @@
 namespace batchplan {
 namespace {
 
-// Whether the Redis is one of a cluster, which refuses keys of two slots; false where none answers.
+// Whether the Redis is part of a cluster, which refuses commands with keys of two slots; false if
+// none answers.
 bool IsCluster(const RedisAddress& address, Instant deadline) {
   absl::StatusOr<std::unique_ptr<RedisConnection>> connection = OpenRedis(address, deadline);
   if (!connection.ok()) return false;
@@ -39,7 +40,7 @@ absl::StatusOr<RedisStores> OpenRedisStores(RedisAddress address,
       .timeout = std::max(options.client.connect_timeout, options.client.command_timeout),
       .on_change = [fits, told = options.on_listening_change](const absl::Status& why) {
         if (told) told(why);
-        // Of a Redis that was away it may be that it forgot.
+        // The Redis may have forgotten while it was away.
         if (why.ok()) fits->RestoreAll().IgnoreError();
       }};
   return RedisStores{.steps = std::make_unique<RedisStepStore>(client, options.lifetimes,

@@ -4,8 +4,7 @@
 //   stores->steps->PutPart(...);
 //   stores->fits->Get(...);
 //
-// What an operator of that Redis needs to know stands in redis_step_store.h, and of fitted costs in
-// redis_fit_store.h.
+// Operators of that Redis should read redis_step_store.h, and about fitted costs redis_fit_store.h.
 
 #ifndef BATCHPLAN_SERVER_STORE_REDIS_REDIS_STORES_H_
 #define BATCHPLAN_SERVER_STORE_REDIS_REDIS_STORES_H_
@@ -30,10 +29,10 @@ struct RedisStoresOptions {
   // How long a job's fitted cost model is kept after its last report.
   absl::Duration fit_retention = absl::Hours(30 * 24);
   RedisClientOptions client = {};
-  // Told the reason when other replicas' notifications are not heard, though calls may well go on,
-  // and ok when they are heard again. As RedisSubscriberOptions::on_change.
+  // Called with the reason when other replicas' notifications are not heard, although calls may
+  // still work, and with OK when they are heard again. See RedisSubscriberOptions::on_change.
   std::function<void(const absl::Status&)> on_listening_change = nullptr;
-  // For what this replica remembers of what Redis may forget.
+  // Measures how long this replica remembers what Redis may forget.
   Clock clock = std::chrono::steady_clock::now;
 };
 
@@ -42,13 +41,13 @@ struct RedisStores {
   std::unique_ptr<FitStore> fits;
 };
 
-// A Redis that is down is no error: calls fail until it is there, and it is found without a
-// restart. InvalidArgument if it is one of a Redis Cluster. Takes at most three times the longer of
-// the client's time-outs, which it may wait for a Redis that does not answer.
+// A Redis that is down is no error: calls fail until it is there, and no restart is needed.
+// InvalidArgument for a Redis Cluster. If Redis does not answer, this waits for up to three times
+// the longer of the client's time-outs.
 absl::StatusOr<RedisStores> OpenRedisStores(RedisAddress address,
                                             const RedisStoresOptions& options);
 
-// The same; InvalidArgument also if `url` is none that redis_address.h knows.
+// Parses `url` first; InvalidArgument also if redis_address.h does not know its form.
 absl::StatusOr<RedisStores> OpenRedisStores(const std::string& url,
                                             const RedisStoresOptions& options);
 

@@ -53,7 +53,7 @@ RedisSubscriber::RedisSubscriber(RedisAddress address, std::string channel,
 
 RedisSubscriber::~RedisSubscriber() {
   const uint64_t one = 1;
-  // Can't fail: the counter is 0.
+  // Does not fail, since the counter is 0.
   [[maybe_unused]] const ssize_t written = write(stop_, &one, sizeof(one));
   thread_.join();
   close(stop_);
@@ -99,13 +99,13 @@ absl::Status RedisSubscriber::Listen() {
       !status.ok()) {
     return status;
   }
-  // What comes: "subscribe", "message" and "pong", each the first element of an array.
+  // Messages are arrays whose first element is "subscribe", "message" or "pong".
   bool expecting = true;
   for (;;) {
     absl::StatusOr<RedisReply> reply =
         connection.Receive(After(expecting ? options_.timeout : options_.silence));
     if (absl::IsDeadlineExceeded(reply.status()) && !expecting) {
-      // The part of a reply that may have come stays with the connection.
+      // The connection keeps what it has received of the next reply.
       expecting = true;
       if (absl::Status status = connection.Send({"PING"}, After(options_.timeout)); !status.ok()) {
         return status;
@@ -139,7 +139,7 @@ void RedisSubscriber::SetSubscribed(bool subscribed, const absl::Status& why) {
 
 bool RedisSubscriber::Pause(absl::Duration duration) const {
   pollfd stop = {.fd = stop_, .events = POLLIN, .revents = 0};
-  // A signal cuts the pause short, which does no harm.
+  // A signal may shorten the pause, which does no harm.
   return poll(&stop, 1, static_cast<int>(absl::ToInt64Milliseconds(duration))) <= 0;
 }
 

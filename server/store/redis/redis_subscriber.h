@@ -1,12 +1,12 @@
-// Listens to a channel of a Redis, on a thread of its own, for as long as it lives.
+// Listens to a channel of a Redis on its own thread, as long as it lives.
 //
 //   RedisSubscriber subscriber(address, "news", {}, [](std::string_view message) { ... });
 //   subscriber.WaitUntilSubscribed(deadline);
 //
-// A connection that is refused or lost is opened again, after a wait that doubles from 50 ms to
-// 2 s; what is published meanwhile is not heard. A connection over which nothing came for a while
-// is tried with a PING, so that one whose other end has vanished is noticed. One on which memory
-// ran out, in on_message too, counts as lost.
+// After a refused or lost connection it tries again, with waits that double from 50 ms to 2 s. What
+// is published meanwhile is not heard. A connection that was silent for a while is tested by a
+// PING, so that a vanished peer is noticed. If memory runs out, in on_message too, the connection
+// counts as lost.
 
 #ifndef BATCHPLAN_SERVER_STORE_REDIS_REDIS_SUBSCRIBER_H_
 #define BATCHPLAN_SERVER_STORE_REDIS_REDIS_SUBSCRIBER_H_
@@ -30,46 +30,47 @@ namespace batchplan {
 struct RedisSubscriberOptions {
   // For connecting, and for the answer to a PING.
   absl::Duration timeout = absl::Seconds(1);
-  // How long a connection may be silent before it is tried.
+  // How long a connection may be silent before a PING.
   absl::Duration silence = absl::Seconds(10);
-  // Told the reason when the channel is not heard any more, or not at first, and ok when it is
-  // heard again; on the subscriber's thread, which waits for it. For a log line; null: nobody.
+  // Called with the reason when the channel is no longer heard, or at the start can't be, and with
+  // OK when it is heard again. The subscriber's thread waits for it. Meant for a log line; may be
+  // null.
   std::function<void(const absl::Status&)> on_change = nullptr;
 };
 
 class RedisSubscriber {
  public:
-  // `on_message` is called on the subscriber's thread, with no lock held. std::system_error if
-  // there is no thread or descriptor to be had.
+  // Calls `on_message` on the subscriber's thread, without holding a lock. std::system_error if no
+  // thread or descriptor can be made.
   RedisSubscriber(RedisAddress address, std::string channel, RedisSubscriberOptions options,
                   std::function<void(std::string_view)> on_message);
 
-  // Waits for a call of on_message that is under way and, at most, for a name to be looked up.
+  // Waits for a running call of on_message, and for at most one look-up of a name.
   ~RedisSubscriber();
 
   RedisSubscriber(const RedisSubscriber&) = delete;
   RedisSubscriber& operator=(const RedisSubscriber&) = delete;
 
-  // Whether what is published from now on is heard; false at the deadline, or as soon as the first
-  // attempt has failed.
+  // Whether the channel is now heard. False at the deadline, and as soon as the first attempt
+  // fails.
   bool WaitUntilSubscribed(Instant deadline);
 
  private:
-  // Until it is stopped or the connection fails; the reason.
+  // Listens until stopped or the connection fails; returns the reason.
   absl::Status Listen();
-  // The same, where memory that runs out is a failure of the connection.
+  // Like Listen, but running out of memory counts as a failed connection.
   absl::Status ListenWithinMemory();
   void Work();
-  // `why` where it is not.
+  // `why` says why it is not subscribed.
   void SetSubscribed(bool subscribed, const absl::Status& why);
-  // Sleeps, unless stopped; false if so.
+  // Sleeps; returns false early if stopped.
   bool Pause(absl::Duration duration) const;
 
   const RedisAddress address_;
   const std::string channel_;
   const RedisSubscriberOptions options_;
   const std::function<void(std::string_view)> on_message_;
-  // An eventfd that says: stop.
+  // An eventfd that stops the thread.
   const int stop_;
 
   Mutex mutex_;
@@ -77,7 +78,7 @@ class RedisSubscriber {
   bool tried_ ABSL_GUARDED_BY(mutex_) = false;
   bool subscribed_ ABSL_GUARDED_BY(mutex_) = false;
 
-  // The thread's own: whether on_change was told of a failure last.
+  // Used by the thread alone: whether on_change was last called with a failure.
   bool told_of_failure_ = false;
   std::thread thread_;
 };

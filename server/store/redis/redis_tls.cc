@@ -18,7 +18,7 @@ struct FreeSslContext {
 };
 using SslContext = std::unique_ptr<SSL_CTX, FreeSslContext>;
 
-// The reason that this thread's last call of OpenSSL gave.
+// The reason for the failure of this thread's last call of OpenSSL.
 std::string LastReason() {
   const char* const reason = ERR_reason_error_string(ERR_peek_last_error());
   ERR_clear_error();
@@ -30,7 +30,7 @@ absl::Status FileError(const char* flag, const std::string& path) {
       absl::StrCat("--", flag, "=", path, " can't be used: ", LastReason()));
 }
 
-// A key with a password is one that can't be used; never a question to a terminal.
+// Refuses a key with a password, instead of asking a terminal for it.
 int NoPassword(char* /*buffer*/, int /*size*/, int /*writing*/, void* /*data*/) { return -1; }
 
 absl::StatusOr<SslContext> NewContext(const RedisTlsFiles& files) {
@@ -48,14 +48,14 @@ absl::StatusOr<SslContext> NewContext(const RedisTlsFiles& files) {
   if (SSL_CTX_use_certificate_chain_file(context.get(), files.certificate.c_str()) != 1) {
     return FileError("rendezvous_tls_certificate", files.certificate);
   }
-  // Also where it is not the certificate's.
+  // Fails too if the key is not that of the certificate.
   if (SSL_CTX_use_PrivateKey_file(context.get(), files.key.c_str(), SSL_FILETYPE_PEM) != 1) {
     return FileError("rendezvous_tls_key", files.key);
   }
   return context;
 }
 
-// Whom the other end's certificate must be for; false if it can be for no such host.
+// Sets the host that the other end's certificate must name; false if none can name it.
 bool Expect(SSL* ssl, const std::string& host) {
   if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host.c_str()) == 1) return true;
   ERR_clear_error();
@@ -108,7 +108,7 @@ absl::StatusOr<bool> RedisTls::Handshake() {
 absl::Status RedisTls::Write(std::string_view bytes) {
   size_t written = 0;
   ERR_clear_error();
-  // All of it: the memory that it is written to has no end.
+  // Writes all bytes, since the memory behind it grows.
   const int result = SSL_write_ex(ssl_.get(), bytes.data(), bytes.size(), &written);
   return result == 1 ? absl::OkStatus() : Failure(result);
 }

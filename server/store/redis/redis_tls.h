@@ -1,4 +1,4 @@
-// TLS over a connection whose bytes somebody else carries.
+// TLS for a connection whose bytes the caller sends and receives.
 //
 //   absl::StatusOr<std::unique_ptr<RedisTls>> tls = RedisTls::Begin(files, "redis.example");
 //   absl::StatusOr<bool> done = (*tls)->Handshake();
@@ -7,13 +7,13 @@
 //   (*tls)->PutIncoming(received);
 //   absl::StatusOr<size_t> bytes = (*tls)->Read(buffer);
 //
-// TLS 1.2 or later. The other end must show a certificate of one of the authorities, in force, and
-// for the host's name or address. The files are read at each beginning, so that renewed ones hold
-// from the next connection on.
+// TLS 1.2 or later. The other end must show a valid certificate for the host's name or address, of
+// one of the authorities. Begin reads the files each time, so that renewed files hold for the next
+// connection.
 //
-// Errors are FailedPrecondition where a person has to put it right: a file, a certificate that is
-// not trusted, an alert of the other end, an other end that speaks no TLS. After any of them what
-// is left is to send TakeOutgoing(), which tells the other end. Not thread-safe.
+// Errors are FailedPrecondition if someone has to put it right: a file, an untrusted certificate,
+// an alert from the other end, an end that does not speak TLS. After an error, only send
+// TakeOutgoing(), which informs the other end. Not thread-safe.
 
 #ifndef BATCHPLAN_SERVER_STORE_REDIS_REDIS_TLS_H_
 #define BATCHPLAN_SERVER_STORE_REDIS_REDIS_TLS_H_
@@ -33,35 +33,35 @@ namespace batchplan {
 
 // PEM files.
 struct RedisTlsFiles {
-  // The authorities that are trusted. Empty: those of the system.
+  // The trusted authorities. Empty: the system's.
   std::string authorities = {};
-  // What is shown to a Redis that asks for it, and its key. Empty: nothing.
+  // The certificate and key for a Redis that asks for them. Empty: none.
   std::string certificate = {};
   std::string key = {};
 };
 
-// Whether they can be used; FailedPrecondition, naming flag and file.
+// OK if the files can be used; otherwise FailedPrecondition, naming flag and file.
 absl::Status CheckRedisTlsFiles(const RedisTlsFiles& files);
 
 class RedisTls {
  public:
-  // The client's end of a connection to `host`, a name or an address.
+  // Begins the client's side of a connection to `host`, a name or an address.
   static absl::StatusOr<std::unique_ptr<RedisTls>> Begin(const RedisTlsFiles& files,
                                                          const std::string& host);
 
   RedisTls(const RedisTls&) = delete;
   RedisTls& operator=(const RedisTls&) = delete;
 
-  // Goes on with the handshake as far as what came allows; whether it is done.
+  // Continues the handshake with the bytes received so far; returns whether it is done.
   absl::StatusOr<bool> Handshake();
 
-  // Once the handshake is done.
+  // After the handshake.
   absl::Status Write(std::string_view bytes);
-  // What came, as far as `buffer` has room: how many bytes, 0 until more comes in. Unavailable if
-  // the other end has closed.
+  // Reads received data into `buffer`; returns the number of bytes, 0 if more has to come first.
+  // Unavailable if the other end has closed.
   absl::StatusOr<size_t> Read(std::span<char> buffer);
 
-  // What is to be sent, and what came.
+  // The bytes to send, and the bytes received.
   std::string TakeOutgoing();
   void PutIncoming(std::string_view bytes);
 
@@ -72,7 +72,7 @@ class RedisTls {
 
   explicit RedisTls(std::unique_ptr<SSL, FreeSsl> ssl) : ssl_(std::move(ssl)) {}
 
-  // Why the call that returned `result` failed.
+  // The reason for the failure of a call that returned `result`.
   absl::Status Failure(int result) const;
 
   std::unique_ptr<SSL, FreeSsl> ssl_;

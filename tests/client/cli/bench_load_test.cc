@@ -94,7 +94,7 @@ TEST(ClosedLoop, AnAnswerMayComeBeforeTheCallReturns) {
         done(absl::OkStatus());
       },
       &result);
-  // Hundreds of thousands: each within the one before would have run out of stack.
+  // With hundreds of thousands of calls, nested ones would have used up the stack.
   EXPECT_EQ(result.latencies.count(), calls);
   EXPECT_GT(calls, 1000U);
 }
@@ -126,7 +126,7 @@ TEST(ClosedLoop, ErrorsAreCountedByCodeAndNotAsLatencies) {
 }
 
 TEST(OpenLoop, CallsLeaveOnTimeWhateverBecomesOfThem) {
-  // Nobody is answered before the last call has come.
+  // All calls are held until the last one has come.
   std::mutex mutex;
   std::vector<Done> waiting;
   constexpr size_t kCalls = 99;  // at 1 ms, 2 ms, ... of 100 ms
@@ -145,13 +145,13 @@ TEST(OpenLoop, CallsLeaveOnTimeWhateverBecomesOfThem) {
       },
       &result);
   EXPECT_EQ(result.latencies.count(), kCalls);
-  // The first was due 98 ms before the last.
+  // The first call was due 98 ms before the last one.
   EXPECT_GE(result.latencies.max(), absl::Milliseconds(98));
   EXPECT_GE(result.latencies.Percentile(50), absl::Milliseconds(49));
 }
 
 TEST(OpenLoop, AHeldUpCallCountsFromWhenItWasDue) {
-  // The first call's answer takes 50 ms; with one call at a time, it holds up those behind it.
+  // The first call is answered after 50 ms. With one call at a time, it delays those behind it.
   bool first = true;
   BenchResult result;
   OpenLoop load;
@@ -169,7 +169,7 @@ TEST(OpenLoop, AHeldUpCallCountsFromWhenItWasDue) {
       },
       &result);
   EXPECT_EQ(result.latencies.count(), 40U);
-  // 50 ms, 49 ms, ... and not 50 ms and then nothing.
+  // 50 ms, 49 ms, ..., not 50 ms once and then nothing.
   EXPECT_GE(result.latencies.Percentile(50), absl::Milliseconds(25));
 }
 
@@ -190,7 +190,7 @@ TEST(OpenLoop, RandomCallsComeAtTheRateAndTheSameForOneSeed) {
         &result);
     counts.push_back(calls);
   }
-  // 2000 expected, with a deviation of 45. The two runs' ends may part by a few calls.
+  // 2000 expected, with a deviation of 45. At the ends of the runs a few calls may differ.
   for (const uint64_t count : counts) {
     EXPECT_GT(count, 1700U);
     EXPECT_LT(count, 2300U);

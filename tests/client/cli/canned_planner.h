@@ -1,5 +1,5 @@
-// A connection that plans nothing: it answers with a plan of empty micro-batches and the metrics it
-// is told, or refuses as it is told.
+// A connection that does not plan: it answers with a plan of empty micro-batches and the given
+// metrics, or with the given error.
 
 #ifndef BATCHPLAN_TESTS_CLIENT_CLI_CANNED_PLANNER_H_
 #define BATCHPLAN_TESTS_CLIENT_CLI_CANNED_PLANNER_H_
@@ -30,7 +30,7 @@ class CannedPlanner final : public Connection {
     for (int i = 0; i < request.passes_size(); ++i) {
       v1::PassPlan* plan = response.add_passes();
       const uint32_t ranks = std::max<uint32_t>(1, request.topology().data_parallel());
-      // As many as an interleaved schedule asks for.
+      // A number that an interleaved schedule allows.
       const uint32_t slots = request.topology().virtual_pipeline() > 1
                                  ? std::max<uint32_t>(1, request.topology().pipeline_parallel())
                                  : 1;

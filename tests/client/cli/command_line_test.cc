@@ -1,5 +1,5 @@
-// How a command line may be written, and how a wrong one, or a request that the planner refuses, is
-// put right: what was probably meant, and which flag is behind a field.
+// How command lines may be written, and how errors help to correct them: by suggesting the word
+// that was probably meant, and by naming the flag behind a field that the planner refuses.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using ::testing::Not;
 
 constexpr char kLengths[] = "5\n3\n4\n2\n1\n";
 
-// `batchplan plan` of a few lengths with these flags.
+// Runs `batchplan plan` with a few lengths and these flags.
 CliResult Plan(std::vector<std::string> flags) {
   flags.insert(flags.begin(), {"plan", "--lengths", "-"});
   return RunCli(flags, kLengths);
@@ -51,7 +51,7 @@ TEST(CommandLine, UnknownWordsNameTheOneThatWasMeant) {
       {{"plane"}, "batchplan: there is no command \"plane\"; did you mean plan?\nTry"},
       {{"tensorboard"}, "batchplan: there is no command \"tensorboard\"\nTry"},
       {{"--verson"}, "batchplan: there is no option \"--verson\"; did you mean --version?\nTry"},
-      // Before what follows from it.
+      // The wrong flag is reported, not what follows from it.
       {{"plan", "--lengths", "-", "--budgt", "8"},
        "batchplan: plan: there is no option \"--budgt\"; did you mean --budget?\nTry"},
       {{"plan", "--max-sequence=8"}, "no option \"--max-sequence\"; did you mean --max_sequences?"},
@@ -92,7 +92,7 @@ TEST(CommandLine, DashesInFlagsAreAsGoodAsUnderscores) {
             with({"--max_sequences=2", "--equal_counts", "--job", "a-b"}));
   EXPECT_EQ(RunCli({"lengths", "--max-files", "1", "--", "--skip-empty"}).err,
             "batchplan: lengths: --skip-empty: No such file or directory\n");
-  // Help and errors have one form.
+  // Help and errors have the same form.
   EXPECT_THAT(RunCli({"plan", "--help"}).out,
               AllOf(HasSubstr("--max_sequences N"), Not(HasSubstr("--max-sequences"))));
   EXPECT_THAT(Plan({"--budget", "8", "--max-sequences", "x"}).err,
@@ -183,14 +183,14 @@ TEST(CommandLine, WhatThePlannerRefusesNamesItsFlags) {
   EXPECT_THAT(budget.err, HasSubstr("passes[0].max_tokens_per_microbatch (--budget) is 4 "));
   EXPECT_THAT(Plan({"--budget", "8", "--dp", "2000000"}).err,
               HasSubstr("topology.data_parallel (--dp) is 2000000"));
-  // A flag of the command in place of the request's, and the one that excludes it.
+  // A flag of the command that replaces the request's flag and excludes it.
   EXPECT_THAT(RunCli({"sweep", "--lengths", "-", "--budget", "4"}, kLengths).err,
               HasSubstr("passes[0].max_tokens_per_microbatch (--budget) is 4 "));
   EXPECT_THAT(RunCli({"sweep", "--lengths", "-", "--budget_per_gpu", "4"}, kLengths).err,
               HasSubstr("passes[0].max_tokens_per_microbatch is 4 "));
   EXPECT_THAT(RunCli({"compare", "--lengths", "-", "--budget", "4"}, kLengths).err,
               HasSubstr("passes[0].max_tokens_per_microbatch (--budget) is 4 "));
-  // Whoever wrote a file used no flags.
+  // A request from a file has no flags to name.
   const std::string request = Plan({"--budget", "4", "--print_request"}).out;
   EXPECT_THAT(RunCli({"plan", "--request", "-"}, request).err,
               HasSubstr("passes[0].max_tokens_per_microbatch is 4 "));

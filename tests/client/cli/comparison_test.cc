@@ -78,7 +78,7 @@ TEST(Comparison, CandidatesReplaceTheAlgorithmAndKeepTheRest) {
       WithCandidate({CandidateKind::kPacker, "best_fit_decreasing"}, request);
   EXPECT_EQ(packer.preset(), "");
   EXPECT_EQ(packer.passes(0).sharding(), v1::SHARDING_DEAL_BINS);
-  // The first pass alone says which rank holds a sequence.
+  // Only the first pass decides which rank has a sequence.
   EXPECT_EQ(packer.passes(1).sharding(), v1::SHARDING_UNSPECIFIED);
   for (const v1::Pass& pass : packer.passes()) {
     EXPECT_EQ(pass.packed().packer(), v1::PACKER_BEST_FIT_DECREASING);
@@ -190,7 +190,7 @@ TEST(Comparison, OfAPoolHasThePresetsThatDivideItAndEveryFixedSize) {
   EXPECT_EQ(fixed.passes(0).max_tokens_per_microbatch(), 20U);
   EXPECT_EQ(fixed.passes(0).packed().buckets(0), 8U);
   EXPECT_EQ(fixed.passes(0).packed().buckets(1), 20U);
-  // Costs are those of the pool, with its exchange.
+  // The costs are those of the pool, including its exchange.
   EXPECT_EQ(fixed.cost_model().per_microbatch(), 1024);
   EXPECT_EQ(fixed.cost_model().exchange_size(), 2);
 }
@@ -215,7 +215,7 @@ TEST(Comparison, OfAPoolFixedSizesThatCutOtherTokensAreRefused) {
   EXPECT_EQ(planned, (std::vector<std::string>{"balanced", "megatron_dynamic_cp", "4"}));
 }
 
-// What the page holds. How it looks is for eyes.
+// Tests the content of the page, not its looks.
 
 TEST(ComparisonPage, CommandPrintsAPageThatStandsAlone) {
   const std::vector<std::string> flags = {"compare",     "--lengths", "-",   "--dp",
@@ -271,7 +271,7 @@ TEST(ComparisonPage, OfAPoolEveryPlanHasTheSizesOfItsGroups) {
     }
   }
   EXPECT_EQ(response.passes_size(), planned);
-  // 2, 3 and 6: the longest sequence does not fit on one rank.
+  // Sizes 2, 3 and 6: the longest sequence does not fit on one rank.
   EXPECT_EQ(fixed, 3);
 }
 

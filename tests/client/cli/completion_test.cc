@@ -1,4 +1,4 @@
-// The scripts with which shells complete the command line; bash runs its own here.
+// The scripts by which shells complete the command line; bash runs its script here.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ std::string Script(const std::string& shell) {
   return result.out;
 }
 
-// What `command` writes.
+// The output of `command`.
 std::string OutputOf(const std::string& command) {
   std::FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) std::abort();
@@ -46,7 +46,7 @@ std::string OutputOf(const std::string& command) {
   return output;
 }
 
-// What bash offers in `directory` for the last of `words`, which stand as bash splits them.
+// What bash suggests in `directory` for the last of `words`, which are split as bash splits them.
 std::vector<std::string> Complete(const ScratchDirectory& directory,
                                   const std::vector<std::string>& words) {
   directory.Write("batchplan.bash", Script("bash"));
@@ -96,7 +96,7 @@ TEST(Completion, ZshAndFishHaveTheSameFlagsAndWords) {
       AllOf(HasSubstr("__fish_seen_subcommand_from plan' -l budget -d '"), HasSubstr("-xa 'fast "),
             HasSubstr("-l lengths -d 'One length a line"), HasSubstr("-a sweep -d '")));
   for (const char* shell : {"bash", "zsh", "fish"}) {
-    // What only help has.
+    // Only the help has this.
     EXPECT_THAT(Script(shell), Not(HasSubstr("{fast")));
   }
 }

@@ -1,5 +1,5 @@
-// The whole text that commands print for small batches, to the letter: what is said of the batch
-// and the job, how figures are written, and the columns and their order.
+// The exact text that commands print for small batches: what they say of the batch and the job, how
+// they write figures, and the columns and their order.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The output without what differs from run to run: times are T, and as wide as their columns are
-// the gaps before them, so that every gap is two spaces.
+// The output without what varies from run to run: times become T, and gaps become two spaces, since
+// the widths of columns depend on times.
 std::string Output(const std::vector<std::string>& arguments, const std::string& lengths) {
   const CliResult result = RunCli(arguments, lengths);
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -114,7 +114,7 @@ slowest: rank 0
 )");
 }
 
-// In one slot a micro-batch of 17 and 7 takes 24 + 33.8 + 2; two slots take 45.9 + 6.7 + 4.
+// In one slot, a micro-batch of 17 and 7 costs 24 + 33.8 + 2; in two, 45.9 + 6.7 + 4.
 TEST(GoldenOutput, PlanSaysWhatOtherNumbersOfSlotsWouldTake) {
   const std::vector<std::string> arguments = {"plan",     "--lengths", "-",      "--dp",   "2",
                                               "--budget", "24",        "--cost", "1,0.1,2"};
@@ -176,7 +176,7 @@ TEST(GoldenOutput, PaddedMicrobatchesAreScheduledAsWideAsTheirLongest) {
 )");
 }
 
-// Of a batch that is as easy for every algorithm.
+// For a batch that is equally easy for every algorithm.
 TEST(GoldenOutput, ComparisonBeginsWithTheBatchAndBalancedAndEndsWithWhatIsBest) {
   const std::vector<std::string> lines = absl::StrSplit(
       Output({"compare", "--lengths", "-", "--dp", "2", "--budget", "32"}, "16\n16\n16\n16\n"),

@@ -24,7 +24,7 @@ TEST(LengthsCommand, FileIsOneDocumentRoundedUp) {
 
 TEST(LengthsCommand, LineAndParagraphAreDocumentsWhenAskedFor) {
   const ScratchDirectory directory;
-  // Bytes: lines of 4, 8, 4; paragraphs of 5 + 9 and of 5.
+  // In bytes: lines of 4, 8 and 4; paragraphs of 5 + 9 and of 5.
   const std::string path = directory.Write("a.txt", "\n1234\n12345678\n \n\n1234");
   EXPECT_EQ(RunCli({"lengths", "--per", "line", path}).out, "1\n2\n1\n");
   EXPECT_EQ(RunCli({"lengths", "--per", "paragraph", path}).out, "4\n2\n");
@@ -47,7 +47,7 @@ TEST(LengthsCommand, JsonLinesGiveTextTokensOrLengths) {
 
 TEST(LengthsCommand, ChatsAreTheTextsOfTheirMessages) {
   const ScratchDirectory directory;
-  // Of 8 and 12 bytes; what stands beside the content is not measured.
+  // Contents of 8 and 12 bytes; other fields are not measured.
   const std::string path = directory.Write(
       "a.jsonl",
       R"({"messages": [{"role": "user", "content": "12345678"},)"
@@ -117,7 +117,7 @@ TEST(LengthsCommand, JsonIsAnArrayOrObjectsInAnyLayout) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_EQ(result.out, "12\n5\n3\n");
   }
-  // An array by another name, and through a pipe.
+  // An array from a pipe, and records in a file without .json.
   EXPECT_EQ(RunCli({"lengths", "--field", "n", "-"}, "\n[{\"n\": 12}, {\"n\": 5}]").out, "12\n5\n");
   EXPECT_EQ(RunCli({"lengths", "--per", "record", "--field", "n",
                     directory.Write("a", "{\"n\": 4}\n{\"n\": 2}\n")})
@@ -136,7 +136,7 @@ TEST(LengthsCommand, JsonOfOtherKindsIsADocumentInDirectoriesAlone) {
   const CliResult named = RunCli({"lengths", directory.Path("tree/1.json")});
   EXPECT_EQ(named.exit_code, 1);
   EXPECT_THAT(named.err, HasSubstr("1.json: record 1: has the fields of no format"));
-  // One that begins as records do is of records.
+  // A file that begins like records has records.
   directory.Write("tree/3.json", R"([{"text": "12345"}, {"test": "1"}])");
   EXPECT_THAT(RunCli({"lengths", directory.Path("tree")}).err, HasSubstr("3.json: record 2: has "));
 }

@@ -172,7 +172,7 @@ TEST(StepTime, ItAgreesWithThePlannersWhereLoadsCost) {
         SumByRank((*passes)[0], plan, options, options.passes[0], response->cost_model_used());
     for (const RankLoad& rank : ranks) all += rank.cost;
     for (const RankLoad& rank : ranks) most = std::max(most, rank.cost);
-    // Over several mini-batches the plan adds up the most of each.
+    // Over several mini-batches, the plan adds up the largest cost of each.
     EXPECT_GE(plan.metrics().rank_cost_imbalance() + 1e-9, most * 4 / all);
 
     v1::PassPlan other = plan;
@@ -214,7 +214,7 @@ TEST(ListMicrobatches, SharedTokensThatNoRowHasAreAnError) {
       "the plan's shared_tokens[2] is 2, of a sequence of 4 tokens behind one of 0 in its row");
 }
 
-// Two ranks of two slots: [5, 3 | 4] and [2 | 1], lengths in multiples of 4.
+// Two ranks with two slots: [5, 3 | 4] and [2 | 1], lengths in multiples of 4.
 v1::PassPlan SmallPlan() {
   v1::PassPlan plan;
   for (const uint32_t index : {0, 1, 2, 3, 4}) plan.add_sequence_index(index);
@@ -226,7 +226,7 @@ v1::PassPlan SmallPlan() {
   return plan;
 }
 
-// Of one pass.
+// Options with one pass.
 PlanOptions Options(uint32_t ranks, Layout layout) {
   PlanOptions options;
   options.topology.data_parallel = ranks;
@@ -288,7 +288,7 @@ TEST(StepTime, EmptyMicrobatchesHaveTheFixedCost) {
       PredictStepTimes(*microbatches, plan, options, options.passes[0], model).lockstep, 24);
 }
 
-// One mini-batch of rows of these widths, a sequence in each, as many for each of the ranks.
+// One mini-batch with rows of these widths, each with one sequence, divided evenly among the ranks.
 v1::PlanBatchResponse PlanOfRows(const std::vector<uint32_t>& widths, uint32_t ranks) {
   v1::PlanBatchResponse response;
   v1::PassPlan& plan = *response.add_passes();
@@ -314,17 +314,17 @@ PlanOptions OnPipelines(uint32_t ranks, uint32_t stages, uint32_t chunks) {
 TEST(StepTime, OnPipelinesItIsWhatTheSlowestTakesAndInLockstepWhatTheSlotsMaximaTake) {
   v1::CostModel model;
   model.set_per_token(1);
-  // Two stages, a third of each micro-batch's half for the forward: forwards of 2 and 4 | 4 and 2.
+  // Two stages; a third of each half is forward: forwards of 2 and 4 | 4 and 2.
   const v1::PlanBatchResponse response = PlanOfRows({12, 24, 24, 12}, 2);
   const PlanOptions options = OnPipelines(2, 2, 1);
   const auto passes = ListPasses(options, response);
   ASSERT_TRUE(passes.ok()) << passes.status();
   const StepTimes times =
       PredictStepTimes((*passes)[0], response.passes(0), options, options.passes[0], model);
-  // What the longest way through the works takes: 2 + 2 + 4 + 4 + 8 + 8 for 12 and 24, 4 + 4 + 8 +
-  // 8 + 4 for 24 and 12.
+  // The longest path through the works: 2 + 2 + 4 + 4 + 8 + 8 for 12 and 24, 4 + 4 + 8 + 8 + 4 for
+  // 24 and 12.
   EXPECT_DOUBLE_EQ(times.accumulated, 28);
-  // Two of 24: 4 + (4 + 8) + (4 + 8) + 8.
+  // Two slots of 24: 4 + (4 + 8) + (4 + 8) + 8.
   EXPECT_DOUBLE_EQ(times.lockstep, 36);
 }
 
@@ -369,20 +369,20 @@ uint64_t InFlight(const PlanOptions& options, const std::vector<uint32_t>& width
 }
 
 TEST(TokensInFlight, WithOneForwardOneBackwardAsManyMicrobatchesInARowAsThereAreStages) {
-  // 5 + 9 + 4 of the second rank.
+  // 5 + 9 + 4 on the second rank.
   EXPECT_EQ(InFlight(OnPipelines(2, 3, 1), {7, 1, 1, 8, 1, 5, 9, 4}), 18U);
   // Fewer micro-batches than stages.
   EXPECT_EQ(InFlight(OnPipelines(1, 8, 1), {7, 1, 2}), 10U);
 }
 
 TEST(TokensInFlight, InterleavedTheWarmUpAndOneMoreByChunks) {
-  // Of 2 stages with 2 chunks 2 + 2 forwards come before the first backward: five in a row of
-  // micro-batches 0 1 0 1 2 3 2 3, each of half of a stage's layers: 20 + 3 + 20 + 3 + 5 is the
-  // most.
+  // 2 stages with 2 chunks run 2 + 2 forwards before the first backward. Of micro-batches 0 1 0 1 2
+  // 3 2 3, each with half of a stage's layers, five in a row are in flight: at most 20 + 3 + 20 + 3
+  // + 5.
   EXPECT_EQ(InFlight(OnPipelines(1, 2, 2), {20, 3, 5, 4}), 26U);
   PlanOptions options = OnPipelines(1, 2, 2);
   options.pipeline.group_size = 4;
-  // Then 2 + 4 and one more of 0 1 2 3 0 1 2 3: all but the last.
+  // Then 2 + 4 and one more of 0 1 2 3 0 1 2 3: all but the last one.
   EXPECT_EQ(InFlight(options, {20, 3, 5, 4}), (2 * 32 - 4) / 2U);
 }
 

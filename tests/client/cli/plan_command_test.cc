@@ -26,14 +26,14 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// 60 lengths from 1 to 400, with what the format allows around them.
+// 60 lengths from 1 to 400, with everything that the format allows around them.
 std::string Lengths() {
   std::string text = "# lengths\n\n";
   for (int i = 0; i < 60; ++i) text += std::to_string(1 + i * 7919 % 400) + "  # tokens\n";
   return text;
 }
 
-// `plan` on these lengths with flags that always work, and `more`.
+// Runs `plan` on these lengths with flags that always work, and `more`.
 CliResult RunPlan(const std::vector<std::string>& more, const std::string& lengths = Lengths()) {
   std::vector<std::string> arguments = {"plan", "--lengths", "-", "--dp", "4", "--budget", "512"};
   arguments.insert(arguments.end(), more.begin(), more.end());
@@ -253,7 +253,7 @@ TEST(PlanCommand, AnswersShareThePromptOfTheirGroup) {
   EXPECT_EQ(pass.metrics().laid_tokens(), laid);
   EXPECT_EQ(pass.metrics().unique_tokens(), 2040U - 2 * 400 - 250);
 
-  // The same by prefixes and positions, and by a request in JSON.
+  // Gives the prefixes by positions, and in a JSON request.
   const v1::PlanBatchResponse by_position =
       ParseJson(RunCli({"plan", "--lengths", "-", "--shared_prefixes", "--dp", "2", "--budget",
                         "1024", "--format", "json"},
@@ -395,7 +395,7 @@ TEST(PlanCommand, UnreachableServerExitsWith3UnlessThereIsAFallback) {
 }
 
 TEST(PlanCommand, PassedTimeoutExitsWith3) {
-  // Plans until it is told to stop, which the server does at the call's deadline.
+  // Plans until told to stop, which the server does at the call's deadline.
   const TestServer server(
       TestServer::Options(),
       [](const Manifest&, const PlanOptions&, const std::stop_token& stop) -> absl::StatusOr<Plan> {
@@ -410,7 +410,7 @@ TEST(PlanCommand, PassedTimeoutExitsWith3) {
 }
 
 TEST(PlanCommand, WrongPlanExitsWith4) {
-  // Drops the last sequence from whatever the planner made.
+  // Removes the last sequence from the planner's plan.
   const TestServer server(
       TestServer::Options(),
       [](const Manifest& manifest, const PlanOptions& options, const std::stop_token& stop) {

@@ -1,4 +1,4 @@
-// What a plan's page holds. How it looks is for eyes.
+// The content of a plan's page, not its looks.
 
 #include "server/pages/plan_page.h"
 
@@ -22,7 +22,7 @@ namespace batchplan::cli {
 namespace {
 
 using ::google::protobuf::util::MessageDifferencer;
-// A plan with all that its page shows, on two ranks.
+// A plan on two ranks with everything that its page can show.
 struct Example {
   v1::PlanBatchRequest request;
   PlanOptions options;
@@ -91,7 +91,7 @@ TEST(PlanPage, SaysWhatTheRequestLeftToThePreset) {
   EXPECT_EQ(request.topology().data_parallel(), 2U);
   EXPECT_EQ(request.topology().pipeline_parallel(), 1U);
   EXPECT_EQ(request.synchronization(), v1::SYNCHRONIZATION_ACCUMULATED);
-  // The lengths are in the plan.
+  // The plan has the lengths.
   EXPECT_EQ(request.manifest().lengths_size(), 0);
 }
 

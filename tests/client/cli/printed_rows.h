@@ -1,4 +1,4 @@
-// What `batchplan compare` and `batchplan sweep` print, as data.
+// Parses what `batchplan compare` and `batchplan sweep` print.
 
 #ifndef BATCHPLAN_TESTS_CLIENT_CLI_PRINTED_ROWS_H_
 #define BATCHPLAN_TESTS_CLIENT_CLI_PRINTED_ROWS_H_
@@ -24,7 +24,7 @@ inline std::string SixtyLengths() {
   return text;
 }
 
-// The rows of JSON.
+// The rows of the JSON output.
 inline std::vector<Row> ParseRows(const CliResult& result) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   google::protobuf::ListValue list;
@@ -34,7 +34,7 @@ inline std::vector<Row> ParseRows(const CliResult& result) {
   return rows;
 }
 
-// The rows marked best: one, if all is well.
+// The rows that are marked best; there should be one.
 inline std::vector<Row> BestOf(const std::vector<Row>& rows) {
   std::vector<Row> best;
   for (const Row& row : rows) {
@@ -43,7 +43,7 @@ inline std::vector<Row> BestOf(const std::vector<Row>& rows) {
   return best;
 }
 
-// The least value of `field`, over the rows that have it.
+// The least value of `field` among the rows that have it.
 inline double Least(const std::vector<Row>& rows, const std::string& field) {
   double least = 1e300;
   for (const Row& row : rows) {

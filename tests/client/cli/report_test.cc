@@ -108,7 +108,7 @@ TEST(Report, JsonHasAllMetricsOrTheError) {
   EXPECT_EQ(good.at("microbatches").number_value(), 1234);
   EXPECT_EQ(good.at("lockstepStepTime").number_value(), 1000000.25);
   EXPECT_EQ(good.at("itsShare").number_value(), 0.1);
-  // 64-bit integers are strings in protobuf's JSON: no digit is lost.
+  // protobuf writes 64-bit integers as strings in JSON, so that no digit is lost.
   EXPECT_EQ(good.at("metrics").struct_value().fields().at("trueTokens").string_value(),
             "9007199254740993");
   const auto& refused = rows.values(1).struct_value().fields();

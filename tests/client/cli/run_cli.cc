@@ -22,8 +22,8 @@ std::string ReadFile(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Runs the program with its streams in files of `directory`, which never fill up as pipes do;
-// stdout goes to `out` instead if that is not -1.
+// Runs the program with its streams in files of `directory`, which unlike pipes never fill up. If
+// `out` is not -1, stdout goes there.
 CliResult Run(const ScratchDirectory& directory, std::vector<std::string> arguments, int out) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -42,7 +42,7 @@ CliResult Run(const ScratchDirectory& directory, std::vector<std::string> argume
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
 
-  // Whoever runs the tests may ignore SIGPIPE; a shell does not.
+  // The test runner may ignore SIGPIPE; a shell does not.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t defaults;

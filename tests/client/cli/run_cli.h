@@ -9,18 +9,18 @@
 namespace batchplan {
 
 struct CliResult {
-  // -1 if the program was ended by a signal.
+  // -1 if a signal ended the program.
   int exit_code = -1;
-  // 0 if it was not.
+  // 0 if no signal ended the program.
   int signal = 0;
   std::string out;
   std::string err;
 };
 
-// Runs the program with `arguments` and `input` on stdin, and waits for its end.
+// Runs the program with `arguments`, and with `input` on stdin, to its end.
 CliResult RunCli(const std::vector<std::string>& arguments, const std::string& input = "");
 
-// Runs it with a stdout that nobody reads.
+// Runs the program with a stdout that nobody reads.
 CliResult RunCliIntoClosedPipe(const std::vector<std::string>& arguments);
 
 }  // namespace batchplan

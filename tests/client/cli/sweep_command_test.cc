@@ -58,7 +58,7 @@ TEST(SweepCommand, SizesOfOneMachineCompareWithWhatTheirRanksExchange) {
     EXPECT_EQ(row.at("budget").number_value(), 512 * row.at("contextParallel").number_value());
   }
   EXPECT_EQ(rows[2].at("dataParallel").number_value(), 2);
-  // A token of four ranks costs a quarter and 9 * 3 / 4.
+  // A token on four ranks costs a quarter, and 9 * 3 / 4 for the exchange.
   EXPECT_GT(rows[2].at("gpuTimePerToken").number_value(), 27);
   EXPECT_LT(rows[1].at("gpuTimePerToken").number_value(), 2);
 

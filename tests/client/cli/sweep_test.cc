@@ -24,8 +24,7 @@ v1::PlanBatchRequest Request() {
   return request;
 }
 
-// "budget/DP/CP" of each point, with PP and VPP where there is a pipeline; the best one in
-// brackets.
+// "budget/DP/CP" of each point, with PP and VPP if there is a pipeline; the best point in brackets.
 std::vector<std::string> Names(const std::vector<SweepPoint>& points) {
   std::vector<std::string> names;
   for (const SweepPoint& point : points) {
@@ -111,11 +110,11 @@ TEST(Sweep, WithAndWithoutAPipelineOneCostModelAndSynchronizationHold) {
     EXPECT_EQ(one.cost_model().per_token(), 1);
     EXPECT_EQ(one.cost_model().per_microbatch(), 1024);
     EXPECT_EQ(one.synchronization(), v1::SYNCHRONIZATION_ACCUMULATED);
-    // It is refused without a pipeline.
+    // Without a pipeline, these options would be refused.
     EXPECT_EQ(one.has_pipeline(), one.topology().pipeline_parallel() == 4);
   }
 
-  // What is said is kept, and without a pipeline nothing is added.
+  // What the request sets is kept; without a pipeline nothing is added.
   request.mutable_cost_model()->set_per_token(3);
   request.set_synchronization(v1::SYNCHRONIZATION_LOCKSTEP);
   const v1::PlanBatchRequest kept = WithOneYardstick(request, {.pipeline_parallel = {4}});
@@ -155,7 +154,7 @@ TEST(Sweep, WithoutAPipelineThereIsOneChunkAndTheSynchronizationOfThat) {
 }
 
 TEST(Sweep, PointsCompareByGpuTimeATrueToken) {
-  // DP 4 ends a step sooner than DP 2, but not in half the time.
+  // DP 4 ends a step sooner than DP 2, but needs more than half the time.
   const Client client =
       MakeCannedClient([](const v1::PlanBatchRequest& request) -> absl::StatusOr<v1::PlanMetrics> {
         return CannedMetrics(request.topology().data_parallel() == 2 ? 6 : 4, 1);
@@ -163,7 +162,7 @@ TEST(Sweep, PointsCompareByGpuTimeATrueToken) {
   const std::vector<SweepPoint> points =
       Sweep(client, Request(), {.budgets = {}, .data_parallel = {4, 2}, .context_parallel = {}}, 0);
   EXPECT_EQ(Names(points), (std::vector<std::string>{"128/4/2", "[128/2/2]"}));
-  // Of DP x CP ranks, CP 2.
+  // DP x CP ranks, with CP 2.
   EXPECT_DOUBLE_EQ(GpuTimePerToken(points[0]), 4 * 4 * 2 / 100.0);
   EXPECT_DOUBLE_EQ(GpuTimePerToken(points[1]), 6 * 2 * 2 / 100.0);
   EXPECT_DOUBLE_EQ(

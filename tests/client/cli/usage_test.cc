@@ -1,4 +1,4 @@
-// The command line as such: help, versions, and what is refused before anything is done.
+// The command line in general: help, versions, and errors that come before any work.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,14 +21,14 @@ using ::testing::MatchesRegex;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// "1,1,...,1".
+// The list "1,1,...,1".
 std::string Ones(int count) {
   std::string list = "1";
   for (int i = 1; i < count; ++i) list += ",1";
   return list;
 }
 
-// Neither the command line nor a file, nor its name, gets anything to a terminal but what is seen.
+// Nothing from the command line, a file or its name may send a terminal unseen characters.
 TEST(Usage, WhatATerminalWouldObeyIsEscapedInErrors) {
   const ScratchDirectory folder;
   const std::string field = folder.Write("field.json", R"({"na\u001b[31mme\u202e": 1})");

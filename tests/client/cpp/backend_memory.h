@@ -1,8 +1,8 @@
-// Memory that test and backend both reach: the host's own, or on the GPU managed memory.
+// Memory that test and backend can both reach: of the host, or managed memory of the GPU.
 //
 //   SharedArray<float> losses(backend, 100, -1.0F);
 //
-// The test reads it once the backend has been waited for.
+// Before reading it, the test must wait for the backend.
 
 #ifndef BATCHPLAN_TESTS_CLIENT_CPP_BACKEND_MEMORY_H_
 #define BATCHPLAN_TESTS_CLIENT_CPP_BACKEND_MEMORY_H_
@@ -19,7 +19,7 @@
 
 namespace batchplan {
 
-// Allocates for `backend`, which is there; ends the process where there is nothing to be had.
+// Allocates for `backend`, which must be there; ends the process if memory runs out.
 WorkerAllocator AllocatorOf(batchplan_backend backend);
 
 inline std::string BackendName(const testing::TestParamInfo<batchplan_backend>& info) {

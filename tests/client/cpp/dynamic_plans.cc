@@ -33,7 +33,7 @@ struct Pool {
   bool full_rows;
 };
 
-// The sizes of a slot that begins with one of `size` ranks.
+// The sizes of groups in a slot that begins with a group of `size` ranks.
 std::vector<uint32_t> SizesFrom(const Pool& pool, uint32_t size) {
   std::vector<uint32_t> sizes;
   for (uint32_t left = pool.ranks; left > 0; left -= sizes.back()) {
@@ -44,7 +44,7 @@ std::vector<uint32_t> SizesFrom(const Pool& pool, uint32_t size) {
   return sizes;
 }
 
-// A micro-batch of what fits of `left`, longest first; takes it from there.
+// Adds a micro-batch of the sequences in `left` that fit, longest first, and removes them there.
 void AddGroup(const Pool& pool, uint32_t size, const v1::PlanBatchRequest& request,
               std::vector<uint32_t>& left, v1::PassPlan& plan) {
   const uint32_t multiple = pool.Multiple(size);

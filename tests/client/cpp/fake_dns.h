@@ -1,4 +1,4 @@
-// A DNS server on loopback that knows one name at most, and that only once it is told.
+// A DNS server on loopback that knows no name until it is told to; then it knows every name.
 //
 //   FakeDns dns;
 //   MakeRemoteConnection(absl::StrCat("dns://127.0.0.1:", dns.port(), "/planner.test:50051"));
@@ -71,7 +71,7 @@ class FakeDns {
   }
 
   std::string AnswerTo(const std::string& question) const {
-    // The name, a byte 0, then the type and the class, two bytes each.
+    // The name, a byte 0, and two bytes each for type and class.
     const size_t end = question.find('\0', kHeader) + 5;
     const bool found = knows_ && question[end - 3] == kAddresses;
     constexpr char kNoSuchName = 3;
@@ -80,7 +80,7 @@ class FakeDns {
     answer += {0, 1, 0, static_cast<char>(found ? 1 : 0), 0, 0, 0, 0};
     answer += question.substr(kHeader, end - kHeader);
     if (found) {
-      // The name by its place, type, class, no time to live, four bytes.
+      // The place of the name, type, class, a time to live of 0, and four bytes of address.
       answer += {'\xc0', kHeader, 0, kAddresses, 0, 1, 0, 0, 0, 0, 0, 4, 127, 0, 0, 1};
     }
     return answer;

@@ -26,7 +26,7 @@ FakeServer::FakeServer(Answer answer, const std::string& address) {
   target_ = port > 0 ? "127.0.0.1:" + std::to_string(port) : address;
 }
 
-// A deadline in the past: calls still in flight are cancelled.
+// With a deadline in the past, calls in flight are cancelled.
 FakeServer::~FakeServer() { server_->Shutdown(std::chrono::system_clock::now()); }
 
 grpc::Status FakeServer::Service::PlanBatch(grpc::ServerContext*, const v1::PlanBatchRequest*,

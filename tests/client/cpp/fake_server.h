@@ -1,4 +1,4 @@
-// A gRPC server whose PlanBatch is whatever the test says: for answers that a real planner gives
+// A gRPC server whose PlanBatch answers as the test says, for answers that a real planner gives
 // only in trouble.
 
 #ifndef BATCHPLAN_TESTS_CLIENT_CPP_FAKE_SERVER_H_
@@ -18,7 +18,7 @@ namespace batchplan {
 
 class FakeServer {
  public:
-  // Answers the n-th call, from 1, arriving at this server.
+  // Answers the call that arrives as number `call`, counted from 1.
   using Answer = std::function<grpc::Status(int call, v1::PlanBatchResponse* response)>;
 
   // Listens on `address`; ends the process if it can't.
@@ -27,7 +27,7 @@ class FakeServer {
 
   const std::string& target() const { return target_; }
   int calls() const { return service_.calls; }
-  // The last part that came to JoinBatch, which is answered with nothing.
+  // The last part sent to JoinBatch, which gets an empty answer.
   v1::JoinBatchRequest joined() const {
     const std::scoped_lock lock(service_.mutex);
     return service_.joined;

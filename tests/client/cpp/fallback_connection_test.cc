@@ -24,7 +24,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Answers every call with one status, or an empty plan if that is OK.
+// Answers every call with one status, or with an empty plan if that is OK.
 class FakeConnection final : public Connection {
  public:
   explicit FakeConnection(absl::Status status) : status_(std::move(status)) {}
@@ -52,7 +52,7 @@ class FakeConnection final : public Connection {
     return v1::ReportStepResponse();
   }
 
-  // Of the last PlanBatch.
+  // The timeout of the last PlanBatch.
   std::optional<absl::Duration> timeout() const {
     const std::scoped_lock lock(mutex_);
     return timeout_;

@@ -32,7 +32,7 @@ TEST(InProcessConnection, RefusalNamesTheField) {
   EXPECT_THAT(std::string(plan.status().message()), HasSubstr("max_tokens_per_microbatch"));
 }
 
-// As by a server: a plan that passes over what was asked is none of the request's.
+// As on a server: a plan that ignores a field is no plan for the request.
 TEST(InProcessConnection, FieldsOfALaterVersionAreUnimplemented) {
   v1::PlanBatchRequest request = RequestOf(20);
   v1::Pass* pass = request.mutable_passes(0);

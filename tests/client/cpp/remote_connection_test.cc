@@ -26,7 +26,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Retries in milliseconds rather than in tenths of seconds.
+// Options that retry within milliseconds.
 RemoteOptions Hasty() {
   RemoteOptions options;
   options.initial_backoff = absl::Milliseconds(1);
@@ -83,7 +83,7 @@ TEST(RemoteConnection, LargeRequestIsRetriedToo) {
   EXPECT_EQ(server.calls(), 3);
 }
 
-// A server that stops ends calls so.
+// This is how a stopping server ends calls.
 TEST(RemoteConnection, CancelledByTheServerIsRetried) {
   FakeServer server([](int call, v1::PlanBatchResponse*) {
     return call < 3 ? grpc::Status(grpc::StatusCode::CANCELLED, "stopping") : grpc::Status::OK;
@@ -93,7 +93,7 @@ TEST(RemoteConnection, CancelledByTheServerIsRetried) {
   EXPECT_EQ(server.calls(), 3);
 }
 
-// Another replica may have what one is too old for.
+// Another replica may be newer.
 TEST(RemoteConnection, UnimplementedIsTriedAFewTimes) {
   FakeServer server([](int, v1::PlanBatchResponse*) {
     return grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "field 99");
@@ -190,7 +190,7 @@ TEST(RemoteConnection, OtherErrorsAreNotRetried) {
   EXPECT_EQ(server.calls(), 1);
 }
 
-// Whether `server` answered PlanBatch with this code so often.
+// Whether `server` answered PlanBatch `count` times with this code.
 bool HasErrors(const TestServer& server, const std::string& code, int count) {
   return server.Metric("batchplan_requests_total{code=\"" + code + "\",method=\"PlanBatch\"}") ==
          count;
@@ -210,7 +210,7 @@ TEST(RemoteConnection, AFullQueueIsTriedAgainWhenTheServerSays) {
   planner.Release();
 }
 
-// Its status, and not that time ran out once there was no more to wait for.
+// The status is the queue's, not DEADLINE_EXCEEDED when nothing is left to wait for.
 TEST(RemoteConnection, AFullQueueIsToldWhenTimeWouldNotLast) {
   HeldPlanner planner(/*hold=*/1);
   ServerOptions options = TestServer::Options();

@@ -9,7 +9,7 @@
 
 namespace batchplan {
 
-// A valid request of `sequences` lengths from 1 to 1000, the same ones every time.
+// A valid request of `sequences` lengths from 1 to 1000, always the same ones.
 inline v1::PlanBatchRequest RequestOf(int sequences) {
   v1::PlanBatchRequest request;
   request.set_preset("nemo_rl_packing");
@@ -24,7 +24,7 @@ inline v1::PlanBatchRequest RequestOf(int sequences) {
   return request;
 }
 
-// As many answers, in groups of five that begin with a prompt of 50 tokens or more, for two ranks.
+// `sequences` answers for two ranks, in groups of five that share a prompt of at least 50 tokens.
 inline v1::PlanBatchRequest SharingRequestOf(int sequences) {
   v1::PlanBatchRequest request = RequestOf(sequences);
   request.clear_preset();
@@ -38,7 +38,7 @@ inline v1::PlanBatchRequest SharingRequestOf(int sequences) {
   return request;
 }
 
-// As many sequences of one or two images each, which are dealt to two ranks.
+// `sequences` sequences with one or two images each, which are dealt to two ranks.
 inline v1::PlanBatchRequest DealingRequestOf(int sequences) {
   v1::PlanBatchRequest request = RequestOf(sequences);
   request.clear_preset();

@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Time passes in sleeps alone, and where a test lets it.
+// Time passes only in sleeps, and when a test advances it.
 class FakeClock final : public RetryClock {
  public:
   absl::Duration Now() override { return now; }

@@ -41,7 +41,7 @@ std::vector<uint32_t> SequencesOf(const WorkerPlan& plan) {
   return sequences;
 }
 
-// Plans requests for fitted costs, by the default costs.
+// Plans requests for fitted costs with the default costs.
 class FittedConnection final : public Connection {
  public:
   absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const v1::PlanBatchRequest& request,
@@ -176,8 +176,8 @@ TEST(WorkerClient, SequenceAboveTheBudgetHasARowOfItsOwn) {
   EXPECT_EQ(alone, 1);
 }
 
-// Four ranks share a micro-batch whose lengths are rounded up to 8; stages 1 and 3 of the four
-// virtual ones are the second rank's of the pipeline.
+// Four ranks share a micro-batch whose lengths are rounded up to 8. Of four virtual stages, 1 and 3
+// belong to the pipeline's second rank.
 TEST(WorkerClient, TimingSaysOfWhichTokensRanksAndPartOfTheModelItIs) {
   for (const bool padded : {false, true}) {
     v1::PlanBatchRequest request = RequestOf(40);
@@ -229,7 +229,7 @@ TEST(WorkerClient, TimingOfAStageWithoutWorkDoesNotCountForTheFit) {
   EXPECT_TRUE(timing.has_rank() && timing.has_slot());
 }
 
-// So that servers which do not know the fields take it.
+// So that servers that do not know the fields accept it.
 TEST(WorkerClient, TimingOfTheWholeModelOnOneRankSaysNoMore) {
   const auto plan = Fetch(Client(MakeInProcessConnection()), RequestOf(40));
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -308,7 +308,7 @@ TEST(WorkerClient, AllocatorWithoutMemoryIsResourceExhausted) {
   EXPECT_TRUE(absl::IsResourceExhausted(plan.status())) << plan.status();
 }
 
-// What a worker says of an answer of which `spoil` has changed something.
+// The worker's status for an answer that `spoil` has changed.
 absl::Status StatusOfSpoiled(const v1::PlanBatchRequest& request,
                              const std::function<void(v1::PlanBatchResponse&)>& spoil) {
   auto answer = Client(MakeInProcessConnection()).PlanBatch(request);
@@ -321,7 +321,7 @@ absl::Status StatusOfSpoiled(const v1::PlanBatchRequest& request,
   return Fetch(Client(MakeRemoteConnection(server.target())), request).status();
 }
 
-// The same for a change to the first pass.
+// The worker's message for an answer whose first pass `spoil` has changed.
 std::string ComplaintAbout(const v1::PlanBatchRequest& request,
                            const std::function<void(v1::PassPlan&)>& spoil) {
   const absl::Status status =
@@ -467,7 +467,7 @@ TEST(WorkerClient, ItemsThatNoRankGetsAreNamed) {
   EXPECT_THAT(ComplaintAbout(separate, [](v1::PassPlan& p) { p.add_item_ranks(); }),
               HasSubstr("item_ranks has 1 entries, but 0 loads are dealt"));
 
-  // The slice of a rank has the items of all, of which a worker may not know how many there are.
+  // A rank's slice has the ranks of all items, whose number a worker may not know.
   absl::StatusOr<PassRequirements> requirements = RequirementsOf(request, 0);
   ASSERT_TRUE(requirements.ok()) << requirements.status();
   const auto answer = Client(MakeInProcessConnection()).PlanBatch(request);
@@ -508,14 +508,14 @@ void SpoilAnywhere(v1::PassPlan& plan, std::mt19937& random) {
   }
 }
 
-// Under the sanitizers this proves that what the check lets through stays within every array.
+// Under the sanitizers, this proves that plans that pass the check stay within every array.
 TEST(WorkerClient, SpoiledAnswerIsRefusedOrPacksWithinItsBounds) {
   std::mt19937 random(5);
   enum class Rows { kPacked, kPadded, kSharing };
   for (const Rows rows : {Rows::kPacked, Rows::kPadded, Rows::kSharing}) {
     v1::PlanBatchRequest request = rows == Rows::kSharing ? SharingRequestOf(20) : RequestOf(20);
     request.clear_preset();
-    // No rank has a part of a row that shares tokens.
+    // A row of shared tokens is not divided among ranks.
     const uint32_t context_parallel = rows == Rows::kSharing ? 1 : 2;
     request.mutable_topology()->set_context_parallel(context_parallel);
     request.mutable_topology()->set_data_parallel(2);

@@ -1,4 +1,4 @@
-// The example's program against a live server, and proof that its check can fail.
+// Runs the example against a server, and proves that its check can fail.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ using ::testing::Not;
 
 struct ProgramRun {
   int exit_code = -1;
-  // Of both streams.
+  // Standard output and standard error.
   std::string output;
 };
 
@@ -63,8 +63,7 @@ TEST(WorkerExample, RanksAgreeWithThePaddedBatchOnALiveServer) {
   }
 }
 
-// Answers as a planner would that plans groups of every size, for requests that have
-// dynamic_context.
+// A planner that uses groups of every size for requests with dynamic_context.
 class HandmadeConnection final : public Connection {
  public:
   absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const v1::PlanBatchRequest& request,
@@ -113,7 +112,7 @@ TEST(WorkerExample, RanksWithoutSequencesAgreeToo) {
 
 TEST(WorkerExample, GroupsOfALiveServersPlanAgreeWithThePaddedBatch) {
   const TestServer server;
-  // The longest sequence needs four ranks of 128 tokens, then of 200.
+  // The longest sequence needs four ranks of 128 tokens, or of 200.
   for (const char* ranks : {"--dp 2 --cp 4 --budget 512", "--dp 3 --cp 2 --budget 400"}) {
     const ProgramRun run =
         RunExample("--address " + server.target() + " --dynamic_cp " + std::string(ranks));
@@ -135,7 +134,7 @@ TEST(WorkerExample, WithoutAServerItFailsAndSaysSo) {
   EXPECT_THAT(run.output, HasSubstr("UNAVAILABLE"));
 }
 
-// Some h, and a gradient of m, of a sequence.
+// Random h, or gradients of m, of a sequence.
 std::vector<Hidden> RandomHidden(size_t tokens, uint64_t seed) {
   const Model model = MakeModel(tokens, seed);
   std::vector<Hidden> hidden;
@@ -146,7 +145,7 @@ std::vector<Hidden> RandomHidden(size_t tokens, uint64_t seed) {
   return hidden;
 }
 
-// So that a shard that a rank lacks, or has twice, changes what comes out.
+// Otherwise a missing or duplicate shard would not change the result.
 TEST(ToyModel, TokenSeesEveryTokenUpToItself) {
   const std::vector<Hidden> hidden = RandomHidden(9, 1);
   for (size_t t = 0; t < hidden.size(); ++t) {
@@ -161,7 +160,7 @@ TEST(ToyModel, TokenSeesEveryTokenUpToItself) {
 TEST(ToyModel, GradientOfAttentionIsThatOfSmallDifferences) {
   const std::vector<Hidden> hidden = RandomHidden(7, 1);
   const std::vector<Hidden> weights = RandomHidden(7, 2);
-  // The sum of what all tokens see, weighted.
+  // The weighted sum over all tokens of what they see.
   const auto total = [&](const std::vector<Hidden>& values) {
     double sum = 0;
     for (size_t t = 0; t < values.size(); ++t) {
@@ -183,7 +182,7 @@ TEST(ToyModel, GradientOfAttentionIsThatOfSmallDifferences) {
   }
 }
 
-// A step of both kinds, and a way to spoil what the ranks computed.
+// A step on ranks and a padded one, and a way to spoil the former.
 class ComparisonTest : public testing::Test {
  protected:
   ComparisonTest()
@@ -251,7 +250,7 @@ TEST_F(ComparisonTest, WhatIsNotANumberOrNotThereNeverAgrees) {
 }
 
 TEST_F(ComparisonTest, ShiftedLabelsWouldBeNoticed) {
-  // As if losses had been unpacked where they were predicted, not where the token stands.
+  // As if losses were unpacked at the token that predicts, not at the predicted one.
   std::vector<float>& losses = ranks_.token_losses;
   losses.erase(losses.begin());
   losses.push_back(0);

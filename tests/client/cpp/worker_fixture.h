@@ -1,5 +1,5 @@
-// What tests of a worker's plans have in common: a backend, and a batch whose tokens tell where
-// they come from.
+// Shared by tests of a worker's plans: a backend, and a batch whose tokens tell where they come
+// from.
 
 #ifndef BATCHPLAN_TESTS_CLIENT_CPP_WORKER_FIXTURE_H_
 #define BATCHPLAN_TESTS_CLIENT_CPP_WORKER_FIXTURE_H_
@@ -18,7 +18,7 @@
 
 namespace batchplan {
 
-// Skips backends that are not there.
+// Skips backends that this machine does not have.
 class WorkerFixture : public testing::TestWithParam<batchplan_backend> {
  protected:
   void SetUp() override {
@@ -43,7 +43,7 @@ class WorkerFixture : public testing::TestWithParam<batchplan_backend> {
   }
 };
 
-// A batch whose every token tells where it comes from: sequence * width + position + 1.
+// A batch whose token values tell their place: sequence * width + position + 1.
 struct NumberedBatch {
   NumberedBatch(batchplan_backend backend, const v1::PlanBatchRequest& request)
       : lengths(request.manifest().lengths().begin(), request.manifest().lengths().end()),

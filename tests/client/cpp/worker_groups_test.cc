@@ -78,7 +78,7 @@ v1::PlanBatchRequest PoolRequest(const PoolSetting& setting) {
   return request;
 }
 
-// The handmade plan of every rank of the pool.
+// The handmade plan for every rank of the pool.
 std::vector<WorkerPlan> PlansOfPool(const v1::PlanBatchRequest& request, uint32_t ranks,
                                     const std::function<WorkerOptions(uint32_t)>& options) {
   const v1::PlanBatchResponse answer = DynamicPlanOf(request);
@@ -157,7 +157,7 @@ TEST_P(WorkerGroupsTest, GroupsThatDifferInSizeShareEverySequenceAndRestoreIt) {
             sums_of_sequences[microbatch.sequence_index[s]] += own_sums[s];
           }
         }
-        // On any of its ranks.
+        // Any rank of the group would do.
         const WorkerPlan& last = plans[first + size - 1];
         ASSERT_TRUE(
             last.Unpack(last.microbatches()[m],
@@ -212,8 +212,7 @@ TEST_P(WorkerGroupsTest, LayoutOfAGroupIsAlignedForItsSize) {
   }
 }
 
-// What a rank of the pool says of the handmade plan of `setting`, of which `spoil` has changed
-// something.
+// The worker's result for the handmade plan of `setting` after `spoil` has changed it.
 absl::StatusOr<WorkerPlan> UseSpoiled(const PoolSetting& setting,
                                       const std::function<void(v1::PassPlan&)>& spoil,
                                       const WorkerOptions& options = {}) {
@@ -234,7 +233,7 @@ std::string ComplaintOfPool(const PoolSetting& setting,
 
 TEST(WorkerGroupsCheck, GroupsThatDoNotDivideThePoolAreNamed) {
   const PoolSetting& four = kPools[0];
-  // Slots of 4; 2 1 1; 1 1 1 1; and so on.
+  // Slots of 4; 2, 1, 1; 1, 1, 1, 1; and so on.
   EXPECT_THAT(ComplaintOfPool(four, [](v1::PassPlan& p) { p.clear_context_sizes(); }),
               HasSubstr("context_sizes has 0 entries, but row_widths has"));
   EXPECT_THAT(ComplaintOfPool(four, [](v1::PassPlan& p) { p.set_context_sizes(0, 3); }),
@@ -263,7 +262,7 @@ TEST(WorkerGroupsCheck, RowsThatAGroupCanNotHoldAreNamed) {
               HasSubstr("more than the 2048 tokens of 4 ranks"));
   EXPECT_THAT(ComplaintOfPool(four, [](v1::PassPlan& p) { p.set_row_widths(0, 2044); }),
               HasSubstr("row_widths[0] is 2044, not a multiple of 8"));
-  // Rank 2 of the second slot alone has half of the budget of two ranks.
+  // In the second slot rank 2 is alone, with half the budget of two ranks.
   EXPECT_THAT(ComplaintOfPool(four, [](v1::PassPlan& p) { p.set_row_widths(2, 513); }),
               HasSubstr("more than the 512 tokens of 1 ranks"));
   EXPECT_THAT(ComplaintOfPool(four, [](v1::PassPlan& p) { p.set_row_widths(0, 0); }),
@@ -336,7 +335,7 @@ TEST(WorkerGroupsCheck, TimingSaysTheGroupsSizeAndItsAlignedTokens) {
   }
 }
 
-// Under the sanitizers this proves that what the check lets through stays within every array.
+// Under the sanitizers, this proves that plans that pass the check stay within every array.
 TEST(WorkerGroupsCheck, SpoiledGroupsAreRefusedOrPackWithinTheirBounds) {
   std::mt19937 random(5);
   const v1::PlanBatchRequest request = PoolRequest(kPools[1]);
@@ -357,7 +356,7 @@ TEST(WorkerGroupsCheck, SpoiledGroupsAreRefusedOrPackWithinTheirBounds) {
         sizes.Truncate(position);
         break;
       case 2:
-        // Of neighbours as many ranks together.
+        // Joins neighbouring groups.
         sizes.Set(position, sizes.Get(position) * 2);
         sizes.Set(other, sizes.Get(other) / 2);
         break;

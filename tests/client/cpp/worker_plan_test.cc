@@ -1,4 +1,4 @@
-// The batch's tensors through the micro-batches of every rank, and back.
+// Moves a batch's tensors through the micro-batches of every rank and back.
 
 #include "batchplan/worker_plan.h"
 
@@ -133,7 +133,7 @@ TEST_P(WorkerPlanTest, UnpackingOnAllRanksRestoresTheBatch) {
     SCOPED_TRACE(setting.name);
     const v1::PlanBatchRequest request = RequestFor(setting);
     const NumberedBatch batch(GetParam(), request);
-    // The sum over the context parallel ranks, each with its own shard of every sequence.
+    // The sum over context-parallel ranks, each with its shard of every sequence.
     std::vector<int64_t> sum(batch.numbers.size());
     for (uint32_t cp = 0; cp < setting.context_parallel; ++cp) {
       auto restored = Shared<int64_t>(batch.numbers.size(), -1);
@@ -189,7 +189,7 @@ TEST_P(WorkerPlanTest, WhatSequencesShareIsPackedOnceAndUnpackedForEach) {
                                                                    .destination = gradient.data()});
       ASSERT_TRUE(summed.ok()) << summed;
       ASSERT_TRUE(plan.CheckErrors().ok());
-      // Every token stands in the row once.
+      // Every token must be in the row once.
       std::vector<int64_t> tokens;
       uint64_t own = 0;
       for (size_t k = 0; k < microbatch.num_sequences(); ++k) {
@@ -285,7 +285,7 @@ TEST_P(WorkerPlanTest, MeansOfSequencesComeBackToTheBatchsOrder) {
     SCOPED_TRACE(setting.name);
     const v1::PlanBatchRequest request = RequestFor(setting);
     const NumberedBatch batch(GetParam(), request);
-    // Denominators of whole sequences: each rank holds a part.
+    // Denominators of whole sequences, since each rank has only a part.
     auto denominators = Shared<float>(batch.lengths.size(), 0);
     std::copy(batch.lengths.begin(), batch.lengths.end(), denominators.data());
     std::vector<double> sum(batch.lengths.size());
@@ -322,7 +322,7 @@ TEST_P(WorkerPlanTest, MeansOfSequencesComeBackToTheBatchsOrder) {
       for (size_t s = 0; s < sum.size(); ++s) sum[s] += means[s];
     }
     for (size_t s = 0; s < sum.size(); ++s) {
-      // The mean of length numbers that begin at s * width + 1.
+      // The mean of `length` numbers from s * width + 1 on.
       const double mean = static_cast<double>(s * batch.width + 1) + (batch.lengths[s] - 1) / 2.0;
       ASSERT_NEAR(sum[s], mean, mean * 1e-6) << "sequence " << s;
     }

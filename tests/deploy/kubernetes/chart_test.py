@@ -2,35 +2,32 @@
 """The chart of deploy/helm, rendered offline by Helm's own library, and checked.
 
 Without values it is the overlay single-node, with high-availability.yaml the overlay of that name, both also with
-their components. Every value of values.yaml changes what it says; what can't be is refused. Rules and dashboards
-are those of deploy/, which stand nowhere else.
+their components. Every value of values.yaml changes what it says; what can't be is refused. The values that the README
+shows for a Redis of one's own work. Rules and dashboards are those of deploy/, which stand nowhere else.
 
     chart_test.py --project . [--server build/release/bin/batchplan-server]
 
 Skipped (77) without the packages of tests/requirements.txt.
 """
 
-import argparse
 import json
-import os
 import pathlib
-import subprocess
-import sys
+import re
 import tempfile
+
+from validation import by_name, end, flag_error, read_arguments, schema_errors, skip
 
 try:
     import helm_python
-    import kubernetes_validate  # noqa: F401, which kubernetes_test needs
-    import yaml
-except ImportError as error:
-    print(f"skipped: {error}. python3 -m venv build/python && "
-          "build/python/bin/pip install -r tests/requirements.txt")
-    sys.exit(77)
+except ImportError as missing:
+    skip(missing)
+import yaml
 
-import workload_checks
-from cluster import Cluster, Sources, command_line
-from kubernetes_test import COMPONENTS, CUSTOM_KINDS, OVERLAYS, VERSIONS, Variant, by_name, schema_error
 import kustomization
+import network_checks
+import workload_checks
+from cluster import Cluster, Sources
+from kubernetes_test import COMPONENTS, OVERLAYS, Variant
 
 NAMESPACE = "batchplan"
 # Components of the overlays, by values.
@@ -167,19 +164,33 @@ def check_objects(chart, values, sources, server):
     """With all that can be on, by Kubernetes' schemas, the checks of the overlays and the server itself."""
     objects = chart.render(values)
     for item in objects:
-        for version in VERSIONS if item["kind"] not in CUSTOM_KINDS | {"PrometheusRule"} else ():
-            error = schema_error(json.dumps(item), version)
-            if error:
-                yield f"{item.path}: {item['kind']}: {error} (Kubernetes {version})"
+        yield from (f"{item.path}: {item['kind']}: {error}" for error in schema_errors(item))
     cluster = Cluster(objects, sources)
     for check in workload_checks.CHECKS:
         yield from (f"{item.path}: {field}: {message}" for item, field, message in check(cluster))
-    if server:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("BATCHPLAN_")}
-        ran = subprocess.run([server, *command_line(cluster), "--print_config"], env=environment, text=True,
-                             capture_output=True, timeout=60)
-        if ran.returncode != 0:
-            yield f"the server refuses its flags: {ran.stderr.strip()}"
+    error = flag_error(cluster, server)
+    if error:
+        yield f"the server refuses its flags: {error}"
+
+
+def check_own_redis(chart, values, sources, server):
+    """The values that the README shows for a Redis of one's own; and each with a port that its egress does not have."""
+    section = re.search(r"^## A Redis of your own\n(.*?)^## ", sources.page, re.MULTILINE | re.DOTALL).group(1)
+    shown = re.findall(r"^```\n(redis:.*?)^```", section, re.MULTILINE | re.DOTALL)
+    if len(shown) != 2:
+        yield f"README: {len(shown)} values for a Redis of one's own instead of 2"
+    for text in shown:
+        own = merged(merged(values, {"redis": {"enabled": False}}), yaml.safe_load(text))
+        yield from check_objects(chart, own, sources, server)
+        yield from way_to_store(chart, own, sources)
+        own["redis"]["url"] = re.sub(r":\d+", ":7000", own["redis"]["url"])
+        if not any("does not let the server to" in failure for failure in way_to_store(chart, own, sources)):
+            yield f"{own['redis']['url']} is not missed in {own['redis']['egress']}"
+
+
+def way_to_store(chart, values, sources):
+    return [f"{field}: {message}"
+            for _, field, message in network_checks.check_way_to_store(Cluster(chart.render(values), sources))]
 
 
 def check_values(chart):
@@ -239,11 +250,8 @@ def check_lint(folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--project", type=pathlib.Path, required=True)
-    parser.add_argument("--server", help="to have it read its flags")
-    arguments = parser.parse_args()
-    deploy = arguments.project.resolve() / "deploy"
+    arguments = read_arguments(__doc__)
+    deploy = arguments.project / "deploy"
     folder = deploy / "helm/batchplan"
     chart = Chart(folder)
     scaled = yaml.safe_load((folder / "high-availability.yaml").read_text())
@@ -253,14 +261,14 @@ def main():
             found = list(check_is_overlay(chart, deploy / "kubernetes", overlay, components, values))
             print(f"{'+'.join((overlay, *components))}: {len(found)} objects differ", flush=True)
             failures += found
-    failures += check_objects(chart, merged(scaled, ALL), Sources(arguments.project.resolve()), arguments.server)
+    sources = Sources(arguments.project)
+    failures += check_objects(chart, merged(scaled, ALL), sources, arguments.server)
+    failures += check_own_redis(chart, merged(scaled, ALL), sources, arguments.server)
     for found in (check_values(chart), check_flags_replace(chart), check_refusals(chart), check_sources(chart, deploy),
                   check_package(chart, folder), check_lint(folder)):
         failures += found
     print(f"{len(VALUES) + len(REMOVALS)} values and {len(REFUSALS)} refusals tried")
-    for failure in failures:
-        print(f"FAILED: {failure}")
-    sys.exit(1 if failures else 0)
+    end(failures)
 
 
 if __name__ == "__main__":

@@ -10,33 +10,22 @@ hand, it has to render the same. Then each mistake of mutations.py is made in a 
 Skipped (77) without the packages of tests/requirements.txt.
 """
 
-import argparse
-import functools
-import json
-import os
 import pathlib
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 
-try:
-    import kubernetes_validate
-    import yaml
-except ImportError as error:
-    print(f"skipped: {error}. python3 -m venv build/python && "
-          "build/python/bin/pip install -r tests/requirements.txt")
-    sys.exit(77)
+from validation import by_name, end, flag_error, read_arguments, schema_errors
+
+import yaml
 
 import kustomization
 import network_checks
 import workload_checks
-from cluster import Cluster, Sources, command_line
+from cluster import Cluster, Sources
 from mutations import MUTATIONS
 
-# From the oldest that the README promises to the newest of which there are schemas.
-VERSIONS = ("1.32", "1.34", "1.37")
 OVERLAYS = {
     "single-node": {"Deployment": 1, "NetworkPolicy": 1, "Service": 1, "ServiceAccount": 1},
     "high-availability": {
@@ -46,7 +35,6 @@ OVERLAYS = {
 COMPONENTS = {"service-monitor": {"ServiceMonitor": 1}, "tls": {}}
 VARIANTS = [(overlay, components) for overlay in OVERLAYS
             for components in ((), ("service-monitor",), ("tls",), ("service-monitor", "tls"))]
-CUSTOM_KINDS = {"ServiceMonitor"}
 CHECKS = workload_checks.CHECKS + network_checks.CHECKS
 
 
@@ -61,19 +49,6 @@ def use_components(overlay, components):
         if found != 1:
             raise kustomization.KustomizationError(f"{path}: {found} lines # {line}")
     path.write_text(text)
-
-
-@functools.cache
-def schema_error(text, version):
-    """What is wrong with an object, in JSON, by the schemas of one version; None if nothing is."""
-    item = json.loads(text)
-    try:
-        kubernetes_validate.validate(item, version, strict=True)
-    except kubernetes_validate.ValidationError as error:
-        return f"{'.'.join(str(word) for word in error.path)}: {error.message}"
-    except kubernetes_validate.SchemaNotFoundError:
-        return f"apiVersion: no schema of {item['apiVersion']}"
-    return None
 
 
 class Variant:
@@ -93,7 +68,8 @@ class Variant:
             objects = kustomization.render(self.overlay)
         except kustomization.KustomizationError as error:
             return [str(error).replace(f"{self.root}/", "")]
-        found = self.kinds_differ(objects) + [line for item in objects for line in self.schema_failures(item)]
+        found = self.kinds_differ(objects) + [f"{self.where(item)}: {error}" for item in objects
+                                              for error in schema_errors(item)]
         # Checks rely on what schemas demand.
         return found or self.check(Cluster(objects, sources), server)
 
@@ -106,12 +82,6 @@ class Variant:
             kinds[item["kind"]] = kinds.get(item["kind"], 0) + 1
         return [] if kinds == self.kinds else [f"{self.name}: has {kinds} instead of {self.kinds}"]
 
-    def schema_failures(self, item):
-        for version in VERSIONS if item["kind"] not in CUSTOM_KINDS else ():
-            error = schema_error(json.dumps(item), version)
-            if error:
-                yield f"{self.where(item)}: {error} (Kubernetes {version})"
-
     def check(self, cluster, server):
         found = []
         for check in CHECKS:
@@ -120,14 +90,8 @@ class Variant:
                           for item, field, message in check(cluster)]
             except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
                 found.append(f"{self.name}: {check.__name__}: {type(error).__name__}: {error}")
-        return found + (self.server_failures(cluster, server) if server else [])
-
-    def server_failures(self, cluster, server):
-        """The server itself reads its flags."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("BATCHPLAN_")}
-        ran = subprocess.run([server, *command_line(cluster), "--print_config"], env=environment, text=True,
-                             capture_output=True, timeout=60)
-        return [] if ran.returncode == 0 else [f"{self.where(cluster.server)}: args: {ran.stderr.strip()}"]
+        error = flag_error(cluster, server)
+        return found + ([f"{self.where(cluster.server)}: args: {error}"] if error else [])
 
 
 def kustomize_command():
@@ -151,11 +115,6 @@ def differences(variant, command):
     return [f"{variant.name}: {name}: {command[0]} renders\n{theirs.get(name)}\n"
             f"and this test\n{ours.get(name)}"
             for name in sorted(theirs.keys() | ours.keys()) if theirs.get(name) != ours.get(name)]
-
-
-def by_name(objects):
-    return {f"{item['kind']}/{item['metadata']['name']}": json.dumps(item, sort_keys=True)
-            for item in objects}
 
 
 def check_variants(manifests, sources, server):
@@ -196,19 +155,13 @@ def check_mutations(manifests, sources, server):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--project", type=pathlib.Path, required=True)
-    parser.add_argument("--server", type=pathlib.Path)
-    arguments = parser.parse_args()
+    arguments = read_arguments(__doc__)
     manifests = arguments.project / "deploy" / "kubernetes"
     sources = Sources(arguments.project)
     failures = check_variants(manifests, sources, arguments.server)
     if not failures:
         failures = check_mutations(manifests, sources, arguments.server)
-    for failure in failures:
-        print(f"FAILED: {failure}")
-    sys.exit(1 if failures else 0)
+    end(failures)
 
 
 if __name__ == "__main__":

@@ -85,6 +85,10 @@ MUTATIONS = [
     (PATCH, "redis/password\n", "redis/pass\n", "has the file /run/secrets/redis/pass"),
     (PATCH, "    name: redis-password\n    mountPath", "    name: redis\n    mountPath", "no volume redis"),
     (PATCH, "redis://batchplan-redis", "redis://redis", "no Service redis"),
+    (PATCH, "redis://batchplan-redis:6379", "redis://user@redis/0", "no Service redis"),
+    (PATCH, "redis://batchplan-redis:6379", "rediss://batchplan-redis:6380", "batchplan-redis has no port 6380"),
+    (PATCH, "redis://batchplan-redis:6379", "rediss+sentinel://batchplan-redis:6379,batchplan-redis/planner",
+     "batchplan-redis has no port 26379"),
     (SERVER, "serviceAccountName: batchplan", "serviceAccountName: planner", "no ServiceAccount planner"),
     (TLS, "tls/tls.key", "tls/key.pem", "has the file /run/secrets/tls/key.pem"),
 
@@ -93,6 +97,9 @@ MUTATIONS = [
      "anybody, to the port grpc"),
     (f"{HA}/networkpolicy.yaml", "port: 6379", "port: 6380", "let the server to batchplan-redis:6379"),
     (f"{HA}/networkpolicy.yaml", "protocol: UDP", "protocol: TCP", "to the DNS"),
+    (PATCH, "redis://batchplan-redis:6379", "rediss://redis.databases.svc:6380",
+     "let the server to redis.databases.svc:6380"),
+    (PATCH, "redis://batchplan-redis:6379", "redis+unix:///run/redis.sock", "calls nobody"),
     (f"{HA}/redis/networkpolicy.yaml", "component: server", "component: client", "no pods here have"),
     (f"{HA}/redis/networkpolicy.yaml", "[Ingress, Egress]", "[Ingress]", "spec.policyTypes"),
 

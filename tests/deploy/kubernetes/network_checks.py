@@ -8,6 +8,8 @@ import re
 from cluster import flags, has_port, match_labels, pods, port_names
 
 NAMESPACE_OF_DNS = {"kubernetes.io/metadata.name": "kube-system"}
+# TCP alone: a socket, or the server's memory, needs no network.
+STORE_URL = re.compile(r"rediss?(\+sentinel)?://(?:[^@/?]*@)?([^/?]+)(?:/.*)?")
 
 
 def check_selectors(cluster):
@@ -75,15 +77,41 @@ def check_way_in(cluster):
             yield policy, "spec.ingress", f"lets nobody, or anybody, to the port {name}"
 
 
+def store_addresses(url):
+    """The host and port of the Redis, or of each of its Sentinels, in a URL as of --rendezvous_store."""
+    found = STORE_URL.fullmatch(url)
+    if found is None:
+        return []
+    addresses = (re.fullmatch(r"(\[.*\]|[^:]*)(?::(\d+))?", address).groups() for address in found.group(2).split(","))
+    return [(host, int(port or (26379 if found.group(1) else 6379))) for host, port in addresses]
+
+
 def check_way_to_store(cluster):
-    """From the server's URL of Redis, through both policies, to a port of Redis' pods; and to the DNS."""
+    """From the server's URL of Redis, through both policies, to a port of Redis' pods; and to the DNS.
+
+    A host with a dot is taken for one outside of the namespace: only the port can be checked. So is the master that
+    Sentinels name: it is not checked at all.
+    """
     policy = cluster.find("NetworkPolicy", "batchplan")
-    address = re.fullmatch(r"redis://([\w.-]+):(\d+)", flags(cluster).get("rendezvous_store", ""))
-    if not address:
+    addresses = store_addresses(flags(cluster).get("rendezvous_store", ""))
+    if not addresses:
         if policy["spec"]["egress"]:
             yield policy, "spec.egress", "a server with a memory of its own calls nobody"
         return
-    host, number = address.group(1), int(address.group(2))
+    for host, number in addresses:
+        yield from _check_way_to(cluster, policy, host, number)
+    dns = {(port["port"], port.get("protocol", "TCP")) for rule in policy["spec"]["egress"]
+           for peer in rule.get("to", []) if peer.get("namespaceSelector") == {"matchLabels": NAMESPACE_OF_DNS}
+           for port in rule["ports"]}
+    if dns != {(53, "TCP"), (53, "UDP")}:
+        yield policy, "spec.egress", "does not let the server to the DNS over UDP and TCP"
+
+
+def _check_way_to(cluster, policy, host, number):
+    if "." in host:
+        if not any(port["port"] == number for rule in policy["spec"]["egress"] for port in rule.get("ports", [])):
+            yield policy, "spec.egress", f"does not let the server to {host}:{number}"
+        return
     service = cluster.find("Service", host)
     if service is None:
         yield cluster.server, "args", f"--rendezvous_store: no Service {host}"
@@ -96,11 +124,6 @@ def check_way_to_store(cluster):
         theirs = cluster.find("NetworkPolicy", store["metadata"]["name"])
         if not _allows(cluster, theirs["spec"]["ingress"], "from", cluster.server, store, number):
             yield theirs, "spec.ingress", f"does not let the server to port {number}"
-    dns = {(port["port"], port.get("protocol", "TCP")) for rule in policy["spec"]["egress"]
-           for peer in rule["to"] if peer.get("namespaceSelector") == {"matchLabels": NAMESPACE_OF_DNS}
-           for port in rule["ports"]}
-    if dns != {(53, "TCP"), (53, "UDP")}:
-        yield policy, "spec.egress", "does not let the server to the DNS over UDP and TCP"
 
 
 def _has_port(rule, workload, number):

@@ -1,6 +1,5 @@
-// The instructions that only read and write registers, by their whole name ("add.s32"). What is not
-// in the table is not interpreted: an instruction or modifier that nvcc comes to use is added
-// there.
+// Instructions that only read and write registers, by their whole name ("add.s32"). Others are not
+// interpreted: add here what nvcc comes to use.
 
 #ifndef BATCHPLAN_TESTS_KERNELS_PTX_ARITHMETIC_H_
 #define BATCHPLAN_TESTS_KERNELS_PTX_ARITHMETIC_H_
@@ -17,10 +16,10 @@ struct Operation {
   bool divides = false;
 };
 
-// nullptr: unknown.
+// nullptr if unknown.
 const Operation* FindOperation(const std::string& name);
 
-// `mov` between a register and a vector of two: the two halves of 32 or 64 bits.
+// `mov` between a register and a vector of two, its halves of 32 or 64 bits.
 extern const Arithmetic kPack32;
 extern const Arithmetic kPack64;
 extern const Arithmetic kUnpack32;

@@ -1,4 +1,4 @@
-// Instructions with known results, taken from the PTX manual's definitions.
+// Instructions with known results, from the definitions in the PTX manual.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,9 +15,9 @@ namespace {
 using ::testing::IsEmpty;
 
 struct Case {
-  // From its operands into RESULT.
+  // Computes RESULT from its operands.
   const char* instruction;
-  // %r, %rd, %f, %fd or %p.
+  // The kind of register: %r, %rd, %f, %fd or %p.
   const char* result;
   uint64_t expected;
 };
@@ -29,7 +29,7 @@ constexpr uint64_t Bits32(int32_t value) { return static_cast<uint32_t>(value); 
 constexpr uint64_t BitsOf(float value) { return std::bit_cast<uint32_t>(value); }
 constexpr uint64_t BitsOf(double value) { return std::bit_cast<uint64_t>(value); }
 
-// Stored as 64 bits, of which those above the register's are cleared.
+// The result as 64 bits; bits above the register's are cleared.
 uint64_t ResultOf(const Case& c) {
   const std::string result = std::string(c.result) + "0";
   std::string body = c.instruction;

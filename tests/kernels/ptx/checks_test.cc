@@ -1,4 +1,4 @@
-// Kernels with one fault each, which the interpreter must find, beside the same without it.
+// Kernels with one fault each, which the interpreter must find, and the same kernels without it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -122,7 +122,7 @@ TEST(ChecksTest, ABarrierOrdersGlobalMemoryWithinABlockAlone) {
   EXPECT_THAT(kernel.kinds(), Contains(FindingKind::kGlobalRace));
 }
 
-// The last block of a grid reads what the others left.
+// The last block of a grid reads what the others wrote.
 TEST(ChecksTest, FencesAndAnAtomicOrderBlocks) {
   const std::string before = "st.global.u32 [%rd1], 1;\n";
   const std::string after =
@@ -178,7 +178,7 @@ TEST(ChecksTest, TheReadOnlyPathMayNotReadWhatTheLaunchWrites) {
   EXPECT_THAT(kernel.kinds(), ElementsAre(FindingKind::kReadOnly));
 }
 
-// Each thread leaves its number in shared memory, then reads its neighbour's.
+// Each thread writes its number to shared memory, then reads its neighbour's.
 TestKernel Exchange(const std::string& between) {
   return OwnWords(
       ".shared .align 4 .b8 words[256];\n"
@@ -271,7 +271,7 @@ TEST(ChecksTest, AShuffleWithAWrongMaskIsFound) {
       "shfl.sync.down.b32 %r1, %r0, 1, 31, 7;\nEND:");
   reads.Run({1, 4});
   EXPECT_THAT(reads.kinds(), ElementsAre(FindingKind::kWarpMask));
-  // All are named, of whom one is gone.
+  // All lanes are named, but one has exited.
   TestKernel exited(
       "mov.u32 %r0, %laneid; setp.eq.u32 %p0, %r0, 3; @%p0 ret;\n"
       "shfl.sync.idx.b32 %r1, %r0, 0, 31, 15;");

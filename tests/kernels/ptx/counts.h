@@ -1,9 +1,9 @@
-// How often a warp issues each instruction of a kernel, and the 32-byte sectors of memory that its
-// accesses touch: what a profiler would count on a device, of the PTX.
+// Counts how often a warp issues each instruction of a kernel, and the 32-byte sectors of memory
+// that its accesses touch: what a profiler would count on a device, for PTX.
 //
-// A warp's lanes that run the same instruction for the n-th time are taken to do so together, which
-// is as well as a compiler can bring diverged lanes together again. No word on time: caches,
-// latencies and what ptxas makes of the PTX are not modelled.
+// Lanes of a warp that run an instruction for the n-th time are counted as running it together,
+// which is the best that a compiler can do with diverged lanes. Says nothing about time: caches,
+// latencies and the work of ptxas are not modelled.
 
 #ifndef BATCHPLAN_TESTS_KERNELS_PTX_COUNTS_H_
 #define BATCHPLAN_TESTS_KERNELS_PTX_COUNTS_H_
@@ -17,18 +17,18 @@
 
 namespace batchplan::ptx {
 
-// Sums over the blocks that ran, times the share of the grid that they are.
+// Sums over the blocks that ran, scaled up to the whole grid.
 struct Counts {
   double warp_instructions = 0;
   double load_sectors = 0;
   double store_sectors = 0;
-  // Turns in which the 32 banks of shared memory serve the accesses of a warp.
+  // How often the 32 banks of shared memory serve the accesses of a warp.
   double shared_wavefronts = 0;
 
   Counts& operator+=(const Counts& other);
 };
 
-// Of one instruction.
+// The counts of one instruction.
 struct InstructionCounts {
   uint64_t warp_issues = 0;
   uint64_t load_sectors = 0;
@@ -36,7 +36,7 @@ struct InstructionCounts {
   uint64_t shared_wavefronts = 0;
 };
 
-// Of one thread within a block that runs.
+// The counts of one thread in a running block.
 class ThreadCounter {
  public:
   void Reset(size_t instructions) {
@@ -44,7 +44,7 @@ class ThreadCounter {
     accesses_.clear();
   }
   void Execute(uint32_t at) { ++executed_[at]; }
-  // After Execute of the same instruction.
+  // To be called after Execute of the instruction.
   void Touch(uint32_t at, uint64_t address) { accesses_.push_back({at, executed_[at], address}); }
 
  private:
@@ -58,12 +58,12 @@ class ThreadCounter {
   std::vector<Access> accesses_;
 };
 
-// Of one kernel.
+// The counts of one kernel.
 class LaunchCounter {
  public:
   explicit LaunchCounter(const Kernel& kernel) : kernel_(kernel), counts_(kernel.code.size()) {}
 
-  // The threads of one warp, at the end of their block.
+  // Adds the threads of one warp at the end of their block.
   void AddWarp(const std::vector<const ThreadCounter*>& lanes);
 
   Counts Total(double blocks_of_grid_per_block) const;

@@ -10,7 +10,7 @@
 namespace batchplan::ptx {
 namespace {
 
-// Of "u32" and the like.
+// The type of an operand, such as "u32".
 struct OperandType {
   Type type;
   uint8_t size;
@@ -37,7 +37,7 @@ class Decoder {
   }
 
   bool Has(const char* part) const { return std::ranges::find(parts_, part) != parts_.end(); }
-  // All parts after the first are of `known`, or a type.
+  // Requires that each part after the first is one of `known`, or a type.
   void Expect(std::initializer_list<const char*> known) const {
     for (size_t i = 1; i + 1 < parts_.size(); ++i) {
       if (std::ranges::find(known, parts_[i]) == known.end()) Unknown();
@@ -49,7 +49,7 @@ class Decoder {
   }
   int Slot(const std::string& operand) const { return names_.SlotOf(operand, statement_.line); }
 
-  // @%p1 or @!%p1; returns what follows.
+  // Reads @%p1 or @!%p1, and returns what follows.
   std::string Guard(const std::string& text) {
     const size_t end = text.find(' ');
     if (end == std::string::npos) Unknown();
@@ -123,7 +123,7 @@ class Decoder {
 
   void Fence() {
     instruction().opcode = Opcode::kFence;
-    // Of the whole device, or further. What orders a block alone, its barriers do too.
+    // With device scope or wider. The order within a block is also ensured by its barriers.
     instruction().releases = Has("gl") || Has("gpu") || Has("sys");
   }
 
@@ -151,7 +151,7 @@ class Decoder {
     }
   }
 
-  // Modifiers of caches and prefetching have no effect here.
+  // Modifiers for caches and prefetching have no effect here.
   void Memory() {
     for (size_t i = 1; i + 1 < parts_.size(); ++i) {
       if (parts_[i].starts_with("L1::") || parts_[i].starts_with("L2::")) parts_[i] = "ca";
@@ -212,7 +212,7 @@ class Decoder {
     }
   }
 
-  // The one barrier of __syncthreads, which all threads of the block wait at; bar.red also counts.
+  // The barrier of __syncthreads, for which all threads of the block wait; bar.red also counts.
   // bar.warp.sync is that of __syncwarp.
   void Barrier() {
     if (Has("warp")) {
@@ -292,14 +292,14 @@ class Decoder {
     instruction().sources[1] = Slot(negated ? operand.substr(1) : operand);
   }
 
-  // A predicate may stand behind it: %r1|%p1.
+  // A predicate may follow: %r1|%p1.
   void Destination(const std::string& operand) {
     const size_t bar = operand.find('|');
     instruction().destinations[0] = Slot(operand.substr(0, bar));
     if (bar != std::string::npos) instruction().destinations[1] = Slot(operand.substr(bar + 1));
   }
 
-  // {%r1, %r2}, or a register alone.
+  // {%r1, %r2}, or a single register.
   static std::vector<std::string> Vector(const std::string& operand) {
     if (operand[0] != '{') return {operand};
     return SplitOperands(std::string_view(operand).substr(1, operand.size() - 2));

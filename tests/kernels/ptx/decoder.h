@@ -13,11 +13,11 @@ namespace batchplan::ptx {
 
 struct Decoded {
   Instruction instruction;
-  // Of a branch, whose target is not known before its kernel ends.
+  // The target of a branch, which is resolved at the end of the kernel.
   std::string label;
 };
 
-// Throws ParseError with the statement for what is not interpreted: nothing is skipped silently.
+// Throws ParseError with the statement if it can't be interpreted: nothing is skipped silently.
 Decoded Decode(const Statement& statement, Names& names);
 
 }  // namespace batchplan::ptx

@@ -20,13 +20,13 @@ namespace {
 
 using Order = LaunchOptions::Order;
 
-// A thread that runs longer waits for what never comes.
+// A thread that runs longer waits for something that never happens.
 constexpr uint64_t kMostInstructions = uint64_t{1} << 28;
 constexpr uint64_t kNoEnd = UINT64_MAX;
-// In random order: blocks at work at once, and instructions of a thread's turn.
+// In random order: how many blocks run at once, and how many instructions a thread runs in a turn.
 constexpr size_t kBlocksAtOnce = 3;
 constexpr uint64_t kMostOfTurn = 40;
-// What shared memory holds before it is written.
+// The initial content of shared memory.
 constexpr std::byte kFill{0xcd};
 
 LaunchOptions OptionsOfEnvironment() {
@@ -56,7 +56,7 @@ class Executor {
         options_(CurrentLaunchOptions()),
         findings_(kernel),
         load_store_(kernel, parameters, options_, findings_) {
-    // Each launch has an order of its own.
+    // Each launch has its own order.
     random_.seed(CurrentLaunchOptions().seed++);
     if (options_.on_counts) counter_.emplace(kernel);
   }
@@ -96,7 +96,8 @@ class Executor {
       blocks.resize(grid_.blocks);
       std::iota(blocks.begin(), blocks.end(), 0);
     } else {
-      // One of each part of the grid, at random: what repeats in the grid is not met in step.
+      // A random block from each part of the grid, so that samples do not follow a pattern of the
+      // grid.
       for (uint64_t i = 0; i < options_.sampled_blocks; ++i) {
         const uint64_t begin = i * grid_.blocks / options_.sampled_blocks;
         const uint64_t end = (i + 1) * grid_.blocks / options_.sampled_blocks;
@@ -170,7 +171,7 @@ class Executor {
     if (fault_ == Fault::kNone && block.num_ready == 0) PassBarrier(block);
   }
 
-  // All threads that have not exited wait.
+  // All threads that have not exited are waiting.
   void PassBarrier(ThreadBlock& block) {
     if (block.num_exited == block.num_threads()) return;
     uint32_t first = 0;
@@ -216,7 +217,7 @@ class Executor {
     ++block.epoch;
   }
 
-  // Until it waits or exits, or has run `budget` instructions.
+  // Runs a thread until it waits or exits, or has run `budget` instructions.
   void RunThread(ThreadBlock& block, uint32_t index, uint64_t budget) {
     Thread& thread = block.threads[index];
     uint64_t* const slots = thread.slots;

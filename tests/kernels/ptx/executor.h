@@ -1,11 +1,11 @@
-// Runs a grid of thread blocks, each thread an interpreter of its own.
+// Runs a grid of thread blocks; each thread is interpreted separately.
 //
-// Threads run one at a time, each until it waits for others: at a barrier, or with its warp. That
-// finds nothing of what depends on chance, nor needs to: races.h tells conflicts by what orders
-// accesses, not by who came first.
+// Threads run one at a time, until they wait at a barrier or with their warp. This does not find
+// what depends on chance, and does not have to: races.h finds conflicts by what orders accesses,
+// not by which came first.
 //
-// Not covered: what ptxas makes of the PTX (SASS), registers and occupancy, caches, the memory
-// model between blocks beyond fences, and time.
+// Not covered: the SASS that ptxas makes of PTX, registers and occupancy, caches, the memory model
+// between blocks beyond fences, and time.
 
 #ifndef BATCHPLAN_TESTS_KERNELS_PTX_EXECUTOR_H_
 #define BATCHPLAN_TESTS_KERNELS_PTX_EXECUTOR_H_
@@ -21,26 +21,26 @@
 namespace batchplan::ptx {
 
 struct LaunchOptions {
-  // In which blocks and threads take turns. kRandom lets a thread go on for a few instructions
-  // only, and has several blocks at work.
+  // The order in which blocks and threads take turns. kRandom lets a thread run only a few
+  // instructions at a time, and runs several blocks at once.
   enum class Order { kForward, kReverse, kRandom };
   Order order = Order::kForward;
   uint64_t seed = 1;
-  // Races, bytes written twice and uninitialised reads, which cost most of the time.
+  // Looks for races, bytes written twice and uninitialized reads, which needs most of the time.
   bool checks = true;
-  // If not 0 and the grid has more blocks, this many of them are run, spread over the grid: for
-  // counts.
+  // If not 0 and the grid has more blocks, runs only this many, spread over the grid. Meant for
+  // counting.
   uint32_t sampled_blocks = 0;
-  // Called after each launch, if set. Counting takes time.
+  // Called after each launch, if set. Counting needs time.
   std::function<void(const Kernel&, const LaunchCounter&, double blocks_of_grid_per_block)>
       on_counts;
 };
 
-// Of all launches. At first as BATCHPLAN_PTX_ORDER of the environment says: "forward", "reverse" or
-// "random:SEED".
+// The options of all launches. Initially from the environment's BATCHPLAN_PTX_ORDER: "forward",
+// "reverse" or "random:SEED".
 LaunchOptions& CurrentLaunchOptions();
 
-// What ends a kernel early.
+// The reason why a kernel ended early.
 enum class Fault { kNone, kIllegalAddress, kMisalignedAddress, kDeadlock };
 
 struct Grid {
@@ -49,7 +49,7 @@ struct Grid {
   uint32_t threads;
 };
 
-// `parameters` as the kernel lays them out. What is wrong is also reported as a finding.
+// `parameters` are laid out as the kernel expects. Faults are also reported as findings.
 Fault RunKernel(const Kernel& kernel, Grid grid, const std::vector<std::byte>& parameters);
 
 }  // namespace batchplan::ptx

@@ -1,4 +1,4 @@
-// What the interpreter finds wrong with a kernel, where compute-sanitizer would on a device.
+// What the interpreter finds wrong with a kernel, like compute-sanitizer on a device.
 
 #ifndef BATCHPLAN_TESTS_KERNELS_PTX_FINDINGS_H_
 #define BATCHPLAN_TESTS_KERNELS_PTX_FINDINGS_H_
@@ -19,15 +19,15 @@ enum class FindingKind {
   // Two threads touch a byte, one of them writes, and nothing orders them.
   kGlobalRace,
   kSharedRace,
-  // Each byte of an output has one writer.
+  // A byte of an output is written twice, although each has one writer.
   kWrittenTwice,
-  // Shared memory is read before anything was written there.
+  // Shared memory is read before it is written.
   kUninitialized,
-  // ld.global.nc of what the same launch writes.
+  // ld.global.nc reads what the same launch writes.
   kReadOnly,
-  // bar.sync that not all threads of the block reach.
+  // Not all threads of the block reach a bar.sync.
   kDivergence,
-  // A warp's instruction names lanes that are not there, or leaves out its own.
+  // An instruction of a warp names absent lanes, or not its own lane.
   kWarpMask,
   kDeadlock,
   kDivisionByZero,
@@ -41,18 +41,18 @@ struct Finding {
 
 using FindingHandler = std::function<void(const Finding&)>;
 
-// Replaces what is done with a finding, and returns what was. At first it is printed, and the
-// process aborted. gtest_findings.cc lets it fail the running test.
+// Sets what happens with a finding; returns the previous handler. The default prints the finding
+// and aborts. gtest_findings.cc makes the running test fail.
 FindingHandler SetFindingHandler(FindingHandler handler);
 
 void ReportFinding(const Finding& finding);
 
-// Of one launch: each kind is reported once an instruction.
+// Findings of one launch; each kind is reported once for an instruction.
 class LaunchFindings {
  public:
   explicit LaunchFindings(const Kernel& kernel) : kernel_(kernel) {}
 
-  // `detail`, where there is some, stands in a line of its own.
+  // `detail` is optional, and printed on a line of its own.
   void Add(FindingKind kind, const std::string& what, uint32_t block, uint32_t thread, uint32_t at,
            const std::string& detail = "");
 

@@ -1,5 +1,5 @@
-// Linked into a GoogleTest program: what the interpreter finds fails the test that launched the
-// kernel.
+// Linked into a GoogleTest program: findings of the interpreter make the test fail that launched
+// the kernel.
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 namespace batchplan::ptx {
 namespace {
 
-// Random cases may all have the same fault: a test that has failed so often says no more.
+// Random cases may all have the same fault, so a test stops printing after this many.
 constexpr int kMostMessages = 20;
 
 void FailTest(const Finding& finding) {

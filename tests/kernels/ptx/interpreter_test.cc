@@ -1,5 +1,4 @@
-// What PTX says beside arithmetic: parsing, warps, atomics, orders, counts, and the runtime's
-// streams.
+// PTX besides arithmetic: parsing, warps, atomics, orders, counts, and the streams of the runtime.
 
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
@@ -20,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// What Parse says to a kernel with this body, whose first line is 7.
+// The error of Parse for a kernel with this body, whose first line is 7.
 std::string ErrorOf(const std::string& body) {
   try {
     const TestKernel kernel(body);
@@ -33,7 +32,7 @@ std::string ErrorOf(const std::string& body) {
 TEST(ParserTest, WhatIsNotInterpretedIsNamedWithItsLine) {
   EXPECT_EQ(ErrorOf("add.s32 %r0, %r1, %r2;\nfrobnicate.s32 %r0, %r1;"),
             "PTX line 8: unknown instruction: frobnicate.s32 %r0, %r1");
-  // Known ones with modifiers that are not.
+  // Known instructions with unknown modifiers.
   for (const char* statement :
        {"add.sat.s32 %r0, %r1, %r2", "ld.global.frob.u32 %r0, [%rd0]", "bar.sync 1",
         "bar.sync 0, 64", "atom.global.frob.u32 %r0, [%rd0], 1", "shfl.up.b32 %r0, %r1, 1, 0",
@@ -76,7 +75,7 @@ TEST(ParserTest, LinesOfTheSourceAreKnown) {
   EXPECT_EQ(kernel.line[1], 8);
 }
 
-// Leaves %r0 of each thread in `out`.
+// Writes %r0 of each thread to `out`.
 constexpr char kLeaveResult[] =
     "ld.param.u64 %rd0, [out]; mov.u32 %r9, %tid.x; mul.wide.u32 %rd1, %r9, 4;\n"
     "add.s64 %rd0, %rd0, %rd1; st.global.u32 [%rd0], %r0;\n";
@@ -94,7 +93,7 @@ TEST(WarpTest, ShufflesReadOtherLanes) {
   EXPECT_THAT(ResultsOf("shfl.sync.down.b32 %r0, %r1, 1, 3, 15;", 4), ElementsAre(1, 2, 3, 3));
   EXPECT_THAT(ResultsOf("shfl.sync.bfly.b32 %r0, %r1, 1, 31, 15;", 4), ElementsAre(1, 0, 3, 2));
   EXPECT_THAT(ResultsOf("shfl.sync.idx.b32 %r0, %r1, 2, 31, 15;", 4), ElementsAre(2, 2, 2, 2));
-  // In segments of two lanes, and whether the lane is within.
+  // In segments of two lanes; also whether the source lane is within.
   EXPECT_THAT(ResultsOf("shfl.sync.idx.b32 %r0, %r1, 1, 0x1e1f, 15;", 4), ElementsAre(1, 1, 3, 3));
   EXPECT_THAT(ResultsOf("shfl.sync.down.b32 %r0|%p0, %r1, 2, 3, 15; selp.b32 %r0, 7, 8, %p0;", 4),
               ElementsAre(7, 7, 8, 8));
@@ -146,8 +145,8 @@ TEST(ExecutorTest, LocalAndSharedMemoryAreReachedByGenericAddresses) {
               ElementsAre(9));
 }
 
-// Threads that take turns in other orders give other results where nothing orders them, which here
-// only atomics do.
+// In different orders, threads have different results where nothing orders them; here, only atomics
+// do.
 TEST(ExecutorTest, EveryOrderRunsEveryThread) {
   using Order = LaunchOptions::Order;
   const LaunchOptions before = CurrentLaunchOptions();
@@ -173,7 +172,7 @@ TEST(CountsTest, WarpsIssueOnceWhatTheirLanesDoTogether) {
   Counts counts;
   CurrentLaunchOptions().on_counts = [&](const Kernel&, const LaunchCounter& counter,
                                          double scale) { counts += counter.Total(scale); };
-  // 64 threads, in two warps: nine instructions, and a tenth of the first lane of each.
+  // 64 threads in two warps run nine instructions, and the first lane of each a tenth.
   TestKernel kernel("mov.u32 %r0, %laneid; setp.ne.u32 %p0, %r0, 0;\n" + std::string(kLeaveResult) +
                     "@%p0 bra END; membar.gl;\nEND:");
   const DeviceArray<uint32_t> out(64, 0);
@@ -181,7 +180,7 @@ TEST(CountsTest, WarpsIssueOnceWhatTheirLanesDoTogether) {
   CurrentLaunchOptions() = before;
   EXPECT_EQ(counts.warp_instructions, 2 * 10);
   EXPECT_EQ(counts.load_sectors, 0);
-  // 256 bytes that begin at 256: no sector is touched in part.
+  // 256 bytes from address 256: no sector is touched partially.
   EXPECT_EQ(counts.store_sectors, 8);
 }
 

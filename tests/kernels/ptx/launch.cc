@@ -22,7 +22,7 @@ constexpr size_t kMostSharedBytes = size_t{48} << 10;
 constexpr size_t kMostParameterBytes = 4096;
 constexpr uint32_t kMostThreads = 1024;
 
-// What nvcc embeds of one source file.
+// The data that nvcc embeds for a source file.
 struct FatBinary {
   const char* data;
   bool is_parsed = false;
@@ -34,7 +34,7 @@ struct Registered {
   std::string name;
 };
 
-// Registered before main: by constructors of the program.
+// Filled before main, by constructors of the program.
 std::map<const void*, Registered>& Stubs() {
   static auto* const stubs = new std::map<const void*, Registered>;
   return *stubs;
@@ -50,8 +50,7 @@ struct CallConfiguration {
 };
 thread_local CallConfiguration pushed;
 
-// The PTX stands as text in what --no-compress leaves uncompressed, behind a header whose
-// second half says how much follows.
+// With --no-compress, the PTX is text behind a header, the second half of which is the text's size.
 void ParseBinary(FatBinary& binary) {
   if (std::exchange(binary.is_parsed, true)) return;
   constexpr size_t kHeaderBytes = 16;
@@ -127,8 +126,8 @@ cudaError_t Launch(const void* stub, dim3 grid, dim3 block, void** arguments, si
 
 }  // namespace batchplan::ptx
 
-// What the code calls that nvcc generates for the host; the runtime's headers do not declare it
-// all.
+// Functions called by the host code that nvcc generates; not all are declared in the runtime's
+// headers.
 extern "C" {
 
 using batchplan::ptx::FatBinary;
@@ -140,7 +139,7 @@ void** __cudaRegisterFatBinary(void* wrapper) {
     const char* data;
     void* unused;
   };
-  // Kept until the program ends.
+  // Never freed.
   return reinterpret_cast<void**>(new FatBinary{static_cast<const Wrapper*>(wrapper)->data});
 }
 void __cudaRegisterFatBinaryEnd(void** /*binary*/) {}
@@ -156,7 +155,7 @@ void __cudaRegisterVar(void** /*binary*/, char* /*host_variable*/, char* /*addre
                        const char* /*name*/, int /*is_extern*/, size_t /*size*/,
                        int /*is_constant*/, int /*is_global*/) {}
 
-// A kernel's handle is the address of its stub.
+// The handle of a kernel is the address of its stub.
 cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* stub) {
   *kernel = static_cast<cudaKernel_t>(const_cast<void*>(stub));
   return cudaSuccess;
@@ -166,7 +165,7 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void*
   return cudaLaunchKernel(kernel, grid, block, arguments, shared_bytes, stream);
 }
 
-// Between <<<...>>> and the stub that it calls.
+// Called between <<<...>>> and the stub.
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes,
                                      cudaStream_t stream) {
   batchplan::ptx::pushed = {grid, block, shared_bytes, stream};

@@ -1,4 +1,4 @@
-// The kernels of the program: what nvcc's host code registers, by the addresses of its stubs.
+// The kernels of the program, which nvcc's host code registers by the addresses of their stubs.
 
 #ifndef BATCHPLAN_TESTS_KERNELS_PTX_LAUNCH_H_
 #define BATCHPLAN_TESTS_KERNELS_PTX_LAUNCH_H_
@@ -11,7 +11,7 @@ namespace batchplan::ptx {
 cudaError_t Launch(const void* stub, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
                    cudaStream_t stream);
 
-// Of the process: the error that a kernel ended with, which every later call returns.
+// The error with which a kernel ended; every later call of the process returns it.
 cudaError_t StickyError();
 void SetStickyError(cudaError_t error);
 

@@ -10,7 +10,7 @@
 namespace batchplan::ptx {
 namespace {
 
-// What an atomic instruction leaves.
+// The value that an atomic instruction leaves.
 template <typename T>
 T AtomicResult(Mode mode, T old, T value, T swap) {
   switch (mode) {
@@ -32,7 +32,7 @@ T AtomicResult(Mode mode, T old, T value, T swap) {
         if (mode == Mode::kAnd) return old & value;
         if (mode == Mode::kOr) return old | value;
         if (mode == Mode::kXor) return old ^ value;
-        // Within 0 to `value`, around.
+        // Wraps around within 0 .. `value`.
         if (mode == Mode::kIncrement) return old >= value ? 0 : old + 1;
         if (mode == Mode::kDecrement) return old == 0 || old > value ? value : old - 1;
       }
@@ -138,7 +138,7 @@ LoadStore::Located LoadStore::Locate(ThreadBlock& block, uint32_t thread, uint32
   return {found, Fault::kNone};
 }
 
-// With the checks of races; nullptr: not within what the space has.
+// Also checks for races; nullptr if the address is not within the space.
 std::byte* LoadStore::Find(ThreadBlock& block, uint32_t thread, uint32_t at, Space space,
                            uint64_t address, bool writes) {
   const Instruction& instruction = kernel_.code[at];

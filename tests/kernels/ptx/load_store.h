@@ -1,4 +1,4 @@
-// Loads, stores and atomics of a launch: where they go, and whether they may.
+// Loads, stores and atomics of a launch: where they go, and whether that is allowed.
 
 #ifndef BATCHPLAN_TESTS_KERNELS_PTX_LOAD_STORE_H_
 #define BATCHPLAN_TESTS_KERNELS_PTX_LOAD_STORE_H_
@@ -26,12 +26,12 @@ class LoadStore {
   Fault Load(ThreadBlock& block, uint32_t thread, uint32_t at);
   Fault Store(ThreadBlock& block, uint32_t thread, uint32_t at);
   Fault Atomic(ThreadBlock& block, uint32_t thread, uint32_t at);
-  // One of the whole device.
+  // A fence for the whole device.
   void Fence(const ThreadBlock& block);
 
  private:
   struct Located {
-    // Where the host finds it.
+    // Where the host can access it.
     std::byte* data = nullptr;
     Fault fault = Fault::kNone;
   };

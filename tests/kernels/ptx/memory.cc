@@ -11,13 +11,13 @@
 namespace batchplan::ptx {
 namespace {
 
-// Of address space; pages take memory once they are touched.
+// The size of the address space; pages need memory once they are touched.
 constexpr size_t kArenaBytes = size_t{1} << 40;
 constexpr size_t kPage = 4096;
-// Where an allocation begins in its first page.
+// The offset of an allocation in its first page.
 constexpr size_t kAlignment = 256;
-// What malloc'ed memory holds is undefined: a byte that no test expects. Larger allocations are
-// left at zero, so that they take no memory before they are used.
+// Allocated memory is undefined, so it gets a byte that no test expects. Larger allocations stay
+// zero, so that they need no memory before they are used.
 constexpr int kFill = 0xcd;
 constexpr size_t kMostFilled = size_t{1} << 26;
 
@@ -59,7 +59,7 @@ void* DeviceMemory::Allocate(size_t bytes) { return Add(bytes, /*managed=*/false
 void* DeviceMemory::AllocateManaged(size_t bytes) { return Add(bytes, /*managed=*/true); }
 
 void* DeviceMemory::Add(size_t bytes, bool managed) {
-  // A page is left free behind each.
+  // A page stays free behind each allocation.
   const size_t room = (kAlignment + bytes + kPage - 1) / kPage * kPage + kPage;
   if (bytes > kArenaBytes || used_ + room > kArenaBytes) return nullptr;
   char* const page = device_view_ + used_;

@@ -1,9 +1,8 @@
-// The memory of the device: an arena that is mapped twice. Device pointers lie in a view that the
-// host may not touch, as on most machines with a GPU; the interpreter and copies go through the
-// other one. Managed memory is readable and writable in both.
+// The memory of the device: an arena that is mapped twice. The host may not touch the view of
+// device pointers, as on most machines with a GPU. The interpreter and copies use the other view.
+// Managed memory is accessible in both.
 //
-// Addresses are not used again, so that a kernel that keeps a freed pointer is found. For one
-// thread at a time.
+// Addresses are never reused, so that uses of freed pointers are found. For one thread at a time.
 
 #ifndef BATCHPLAN_TESTS_KERNELS_PTX_MEMORY_H_
 #define BATCHPLAN_TESTS_KERNELS_PTX_MEMORY_H_
@@ -18,36 +17,36 @@ namespace batchplan::ptx {
 struct Allocation {
   uint64_t begin = 0;
   uint64_t end = 0;
-  // What kernels may touch of it: all, unless Restrict said otherwise.
+  // The part that kernels may touch: all of it, unless Restrict was called.
   uint64_t kernel_begin = 0;
   uint64_t kernel_end = 0;
 };
 
 class DeviceMemory {
  public:
-  // The one device's.
+  // The memory of the only device.
   static DeviceMemory& Get();
 
-  // Aligned to 256 bytes and no more, as cudaMalloc promises, and filled with bytes that are no
-  // zeros. nullptr: no room.
+  // Aligned to exactly 256 bytes, the least that cudaMalloc promises, and filled with nonzero
+  // bytes. nullptr if there is no room.
   void* Allocate(size_t bytes);
   void* AllocateManaged(size_t bytes);
-  // False: not the begin of an allocation. nullptr is freed without effect.
+  // False if the pointer is not the beginning of an allocation. nullptr is ignored.
   bool Free(void* pointer);
 
-  // Within the arena, allocated or not.
+  // Whether it is in the arena, allocated or not.
   bool IsDevice(const void* pointer) const;
-  // Where the host reaches `bytes` at a device pointer; nullptr if they are not within one
+  // Where the host can access `bytes` at a device pointer; nullptr if they are not within one
   // allocation.
   char* HostView(const void* pointer, size_t bytes);
 
-  // Kernels may touch these bytes of their allocation alone: tests lay guards around them.
+  // Lets kernels touch only these bytes of their allocation, for guards of tests.
   void Restrict(const void* begin, size_t bytes);
 
-  // The same for the access of a kernel, which may touch less than the host.
+  // HostView for a kernel, which may touch less than the host.
   char* KernelView(uint64_t address, size_t bytes);
 
-  // Where an address lies, for people: "4 bytes behind the 64 bytes at 0x...".
+  // Where an address is, in words: "4 bytes behind the 64 bytes at 0x...".
   std::string Describe(uint64_t address) const;
 
  private:
@@ -59,7 +58,7 @@ class DeviceMemory {
   char* device_view_ = nullptr;
   char* host_view_ = nullptr;
   size_t used_ = 0;
-  // By begin.
+  // Keyed by the first address.
   std::map<uint64_t, Allocation> allocations_;
   Allocation* last_found_ = nullptr;
 };

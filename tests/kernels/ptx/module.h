@@ -1,7 +1,7 @@
-// PTX as the executor runs it: kernels whose instructions are decoded.
+// PTX in the executor's form: kernels with decoded instructions.
 //
-// Registers, special registers and constants of a thread are slots of 64 bits. A register of fewer
-// bits is read by its type, whatever the bits above hold.
+// Registers, special registers and constants of a thread are slots of 64 bits. A narrower register
+// is read by its type, which ignores the upper bits.
 
 #ifndef BATCHPLAN_TESTS_KERNELS_PTX_MODULE_H_
 #define BATCHPLAN_TESTS_KERNELS_PTX_MODULE_H_
@@ -25,19 +25,19 @@ enum class Opcode : uint8_t {
   kAtomic,
   kFence,
   kBarrier,
-  // Of a warp's lanes: `mask` is a source of each.
+  // Synchronizes the lanes of a warp; each lane has a mask as source.
   kWarpSync,
   kShuffle,
   kVote,
   kWarpReduce,
   kMatch,
-  // What has no effect here: prefetch, nanosleep.
+  // An instruction without an effect here, such as prefetch or nanosleep.
   kNothing,
 };
 
 enum class Space : uint8_t { kGlobal, kShared, kLocal, kParam, kGeneric };
 
-// Of kShuffle, kVote, kAtomic, kWarpReduce and kBarrier.
+// Used by kShuffle, kVote, kAtomic, kWarpReduce and kBarrier.
 enum class Mode : uint8_t {
   kNone,
   kUp,
@@ -71,28 +71,28 @@ inline constexpr int kNoSlot = -1;
 struct Instruction {
   Opcode opcode = Opcode::kArithmetic;
   Arithmetic arithmetic = nullptr;
-  // The predicate that guards it, and the value at which it is skipped.
+  // The guarding predicate, and the value at which the instruction is skipped.
   int guard = kNoSlot;
   bool skipped_at = false;
-  // Of kVote: whether its predicate is negated.
+  // For kVote: whether its predicate is negated.
   bool negated = false;
-  // An integer division: the second source may not be 0.
+  // An integer division: the second source must not be 0.
   bool divides = false;
 
   Space space = Space::kGeneric;
   Mode mode = Mode::kNone;
   Type type = Type::kBits;
-  // Bytes of an element, and how many elements.
+  // The size of an element in bytes, and the number of elements.
   uint8_t size = 4;
   uint8_t elements = 1;
   // ld.global.nc
   bool read_only = false;
-  // Volatile, relaxed, acquire and release accesses, and atomics: they do not race with each other.
+  // Volatile, relaxed, acquire and release accesses and atomics, which do not race with each other.
   bool strong = false;
   bool acquires = false;
   bool releases = false;
 
-  // An address is the first source.
+  // The first source is an address.
   std::array<int, 8> destinations = {kNoSlot, kNoSlot, kNoSlot, kNoSlot,
                                      kNoSlot, kNoSlot, kNoSlot, kNoSlot};
   std::array<int, 9> sources = {kNoSlot, kNoSlot, kNoSlot, kNoSlot, kNoSlot,
@@ -116,13 +116,13 @@ enum SpecialSlot : int {
   kLaneMaskLe,
   kLaneMaskGt,
   kLaneMaskGe,
-  // Where `_` is written.
+  // The target of `_`.
   kDiscarded,
   kNumSpecialSlots,
 };
 
-// State spaces are windows of the generic one. Global addresses are those of DeviceMemory; what
-// is an address in another space is an offset into its window.
+// State spaces are windows of the generic space. Global addresses are those of DeviceMemory;
+// addresses in another space are offsets into its window.
 inline constexpr uint64_t kParamWindow = uint64_t{0x50} << 56;
 inline constexpr uint64_t kSharedWindow = uint64_t{0x51} << 56;
 inline constexpr uint64_t kLocalWindow = uint64_t{0x52} << 56;
@@ -136,26 +136,26 @@ struct Parameter {
 };
 
 struct Kernel {
-  // As mangled; PrettyName is for people.
+  // The mangled name; PrettyName makes it readable.
   std::string name;
   std::string pretty_name;
   std::vector<Parameter> parameters;
   size_t parameter_bytes = 0;
   size_t shared_bytes = 0;
   size_t local_bytes = 0;
-  // 0: any.
+  // 0: no limit.
   uint32_t most_threads = 0;
   std::vector<Instruction> code;
-  // Slots that hold a constant, and which.
+  // The slots of constants, and their values.
   std::vector<std::pair<int, uint64_t>> constants;
   size_t num_slots = 0;
-  // Of each instruction, for reports: its text, its line in the PTX, and that of the CUDA source.
+  // For reports: each instruction's text, its line in the PTX, and its line in the CUDA source.
   std::vector<std::string> text;
   std::vector<uint32_t> line;
   std::vector<std::string> source_line;
 };
 
-// By mangled name.
+// Keyed by mangled name.
 using Module = std::map<std::string, Kernel>;
 
 }  // namespace batchplan::ptx

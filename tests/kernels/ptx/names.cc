@@ -6,7 +6,7 @@
 namespace batchplan::ptx {
 namespace {
 
-// What blocks and grids of one dimension have.
+// The special registers of one-dimensional blocks and grids.
 const std::map<std::string, int>& SpecialRegisters() {
   static const auto* const registers = new std::map<std::string, int>{
       {"%tid.x", kThreadIndex},
@@ -35,7 +35,7 @@ bool IsNumber(const std::string& text) {
   return std::isdigit(static_cast<unsigned char>(text[0])) != 0 || text[0] == '-';
 }
 
-// Floats stand as their bits: 0f3F800000, 0d3FF0000000000000.
+// Floats are written as their bits: 0f3F800000, 0d3FF0000000000000.
 uint64_t NumberOf(const std::string& text) {
   if (text.size() > 2 && text[0] == '0' && std::string("fFdD").find(text[1]) != std::string::npos) {
     return std::strtoull(text.c_str() + 2, nullptr, 16);
@@ -44,7 +44,7 @@ uint64_t NumberOf(const std::string& text) {
   return std::strtoull(text.c_str(), nullptr, 0);
 }
 
-// Of ".b8", ".u32", ".f64".
+// The size of a type such as ".b8", ".u32" or ".f64".
 size_t BytesOfType(const std::string& type) {
   size_t digits = type.find_first_of("0123456789");
   if (digits == std::string::npos) return 0;
@@ -74,9 +74,9 @@ Parameter Names::DeclareVariable(const Statement& statement, size_t& bytes, uint
   const std::vector<std::string> words = SplitWords(statement.text);
   size_t align = 0;
   size_t element = 0;
-  // The last word is the name; of those before, sizes are told by their digits.
+  // The last word is the name; words before with digits are sizes.
   for (size_t i = 0; i + 1 < words.size(); ++i) {
-    // What follows says what a pointer points to.
+    // The rest says what a pointer points to.
     if (words[i] == ".ptr") break;
     if (words[i] == ".align") {
       align = static_cast<size_t>(std::atoi(words[i + 1].c_str()));

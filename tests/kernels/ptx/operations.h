@@ -1,4 +1,4 @@
-// What the instructions of arithmetic.cc do: from slots to slots. Integers wrap.
+// What the instructions of arithmetic.cc compute, from slots to slots. Integers wrap.
 
 #ifndef BATCHPLAN_TESTS_KERNELS_PTX_OPERATIONS_H_
 #define BATCHPLAN_TESTS_KERNELS_PTX_OPERATIONS_H_
@@ -25,7 +25,7 @@ void Result(Slots slots, const Instruction& instruction, T value) {
   slots[instruction.destinations[0]] = Put(value);
 }
 
-// An integer of twice the size.
+// The integer type of twice the size.
 template <typename T>
 struct Wide;
 template <>
@@ -55,7 +55,7 @@ struct Wide<uint64_t> {
   using Type = Uint128;
 };
 
-// Integers wrap, as the device's do: all is computed without a sign and in 64 bits.
+// Integers wrap as on the device: computes without a sign in 64 bits.
 template <typename T>
 T Wrapped(uint64_t value) {
   return static_cast<T>(value);
@@ -95,7 +95,7 @@ struct MulHi {
     return static_cast<T>((static_cast<W>(a) * static_cast<W>(b)) >> (8 * sizeof(T)));
   }
 };
-// Of a number that is not one and one that is, the one that is.
+// If one operand is NaN, the result is the other one.
 struct Min {
   template <typename T>
   static T Of(T a, T b) {
@@ -114,7 +114,7 @@ struct Max {
       return a > b ? a : b;
   }
 };
-// A divisor of 0 is reported by the executor.
+// The executor reports divisors of 0.
 struct Div {
   template <typename T>
   static T Of(T a, T b) {
@@ -151,7 +151,7 @@ struct Xor {
     return a ^ b;
   }
 };
-// Shifts by more than the width shift everything out.
+// A shift by more than the width gives 0.
 struct Shl {
   template <typename T>
   static T Of(T a, uint32_t bits) {
@@ -253,7 +253,7 @@ void Bfind(Slots slots, const Instruction& i) {
   const auto bits = static_cast<std::make_unsigned_t<T>>(value);
   Result(slots, i, static_cast<uint32_t>(std::bit_width(bits)) - 1);
 }
-// The same as a shift that brings the bit to the front.
+// The distance by which a shift moves that bit to the front.
 template <typename T>
 void BfindShift(Slots slots, const Instruction& i) {
   Bfind<T>(slots, i);
@@ -317,7 +317,7 @@ inline void Lop3(Slots slots, const Instruction& i) {
   }
   Result(slots, i, result);
 }
-// Each of four bytes is chosen of eight, or is the sign of one.
+// Chooses each of four bytes from eight, or replicates the sign of one.
 inline void Prmt(Slots slots, const Instruction& i) {
   const uint64_t bytes =
       uint64_t{Source<uint32_t>(slots, i, 1)} << 32 | Source<uint32_t>(slots, i, 0);
@@ -348,19 +348,19 @@ inline double Nearest(double value) { return std::nearbyint(value); }
 inline double Zero(double value) { return std::trunc(value); }
 inline double Down(double value) { return std::floor(value); }
 inline double Up(double value) { return std::ceil(value); }
-// What is too large or small becomes the largest or smallest, and what is no number 0.
+// Values out of range become the largest or smallest number, NaN becomes 0.
 template <typename D, typename S, double (*kRound)(double)>
 void CvtToInteger(Slots slots, const Instruction& i) {
   const double value = kRound(static_cast<double>(Source<S>(slots, i, 0)));
   using Limits = std::numeric_limits<D>;
-  // 2 to the number of bits is a double, the maximum of 64 bits is not.
+  // 2 to the number of bits is a double; the maximum of 64 bits is not.
   if (std::isnan(value)) return Result(slots, i, D{0});
   if (value >= std::ldexp(1.0, Limits::digits)) return Result(slots, i, Limits::max());
   if (value <= static_cast<double>(Limits::min())) return Result(slots, i, Limits::min());
   Result(slots, i, static_cast<D>(value));
 }
 
-// Comparisons: of floats, those of a number with what is none are false, but for the ones in u.
+// Comparisons. With NaN, float comparisons are false, except the unordered ones.
 struct Eq {
   template <typename T>
   static bool Of(T a, T b) {
@@ -397,7 +397,7 @@ struct Ge {
     return a >= b;
   }
 };
-// One is the other's opposite, as if nothing that is no number were there.
+// Negates the opposite comparison, which makes it true for NaN.
 template <typename Opposite>
 struct Unordered {
   template <typename T>

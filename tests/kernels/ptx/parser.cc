@@ -20,7 +20,7 @@ std::string Demangled(const std::string& name) {
   char* const text = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
   std::string demangled = status == 0 ? text : name;
   std::free(text);
-  // Namespaces and parameters add nothing for people; templates name what they return.
+  // Namespaces and parameters only make names longer; templates name what they return.
   for (const std::string noise :
        {"(anonymous namespace)::", "batchplan::kernels::cuda::", "void "}) {
     for (size_t at = demangled.find(noise); at != std::string::npos; at = demangled.find(noise)) {
@@ -85,7 +85,7 @@ class KernelParser {
       if (found == labels_.end()) throw ParseError(branch.line, "unknown label " + branch.label);
       kernel_.code[branch.at].target = found->second;
     }
-    // Where a kernel ends without `ret`.
+    // An exit, in case the kernel ends without `ret`.
     Instruction exit;
     exit.opcode = Opcode::kExit;
     Append(exit, "}", 0);
@@ -133,7 +133,7 @@ class KernelParser {
   std::string source_line_;
 };
 
-// Names by number, of `.file 1 "/path/move.cu"`: the folders add nothing for people.
+// File names by number, from `.file 1 "/path/move.cu"`, without folders.
 std::map<std::string, std::string> FilesOf(const std::vector<Statement>& statements) {
   std::map<std::string, std::string> files;
   for (const Statement& statement : statements) {
@@ -156,7 +156,7 @@ Module Parse(std::string_view text) {
   Module module;
   for (size_t i = 0; i < statements.size(); ++i) {
     const Statement& header = statements[i];
-    // Variables that a kernel of ours used would be unknown operands there.
+    // Only kernels are read: a variable that one of ours used would be an unknown operand there.
     if (!IsKernel(header.text)) {
       if (header.text == "{") throw ParseError(header.line, "a function is not interpreted");
       continue;

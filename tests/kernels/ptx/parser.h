@@ -1,5 +1,5 @@
-// PTX text to kernels. Only what nvcc makes of kernels without functions of their own, in grids and
-// blocks of one dimension: what else stands there is a ParseError.
+// Parses PTX text into kernels. Accepts only what nvcc makes of kernels without functions, in
+// one-dimensional grids and blocks; anything else is a ParseError.
 
 #ifndef BATCHPLAN_TESTS_KERNELS_PTX_PARSER_H_
 #define BATCHPLAN_TESTS_KERNELS_PTX_PARSER_H_
@@ -11,7 +11,7 @@
 
 namespace batchplan::ptx {
 
-// Throws ParseError. Of text that nvcc made with -lineinfo, instructions know their source lines.
+// Throws ParseError. If nvcc was called with -lineinfo, instructions know their source lines.
 Module Parse(std::string_view text);
 
 }  // namespace batchplan::ptx

@@ -45,7 +45,7 @@ std::optional<Conflict> SharedRaces::Note(const Access& access, size_t offset, s
       byte.written_atomically = access.atomic;
       continue;
     }
-    // Of one warp, readers that __syncwarp orders do not count as several.
+    // Readers of one warp that __syncwarp orders do not count as several readers.
     const bool same_epoch = byte.reader.thread >= 0 && byte.reader.epoch == access.epoch;
     byte.several_readers = same_epoch && (byte.several_readers || !IsOrdered(byte.reader, access));
     byte.reader = now;
@@ -90,7 +90,7 @@ std::optional<Conflict> GlobalRaces::NoteByte(Byte& byte, const Access& access) 
   const bool stored = byte.plainly_stored || byte.strongly_stored;
   const bool written = stored || byte.changed_atomically;
   const bool both_strong = access.strong && !byte.plainly_stored;
-  // Reads by others that nothing orders before this access.
+  // Other threads' reads that nothing orders before this access.
   const bool others_read = byte.read && (byte.several_readers || !byte.reader.Is(access)) &&
                            !IsOrdered(byte.reader, access);
   std::optional<Conflict> conflict;

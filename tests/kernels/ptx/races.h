@@ -1,8 +1,7 @@
-// Who touched which byte, and what orders it: races, bytes written twice, reads of what nobody
-// wrote.
+// Which thread touched which byte, and what orders the accesses: finds races, bytes written twice,
+// and reads of bytes that nobody wrote.
 //
-// Shadows of the bytes that are touched tell conflicts whatever the order in which the interpreter
-// happens to run threads.
+// Shadows of touched bytes reveal conflicts in whatever order the interpreter runs threads.
 
 #ifndef BATCHPLAN_TESTS_KERNELS_PTX_RACES_H_
 #define BATCHPLAN_TESTS_KERNELS_PTX_RACES_H_
@@ -20,11 +19,11 @@
 
 namespace batchplan::ptx {
 
-// Who accesses, and how.
+// An access by a thread.
 struct Access {
   uint32_t block = 0;
   uint32_t thread = 0;
-  // How often the block has passed a barrier, and the thread's warp one of its own.
+  // How many barriers the block has passed, and the thread's warp on its own.
   uint32_t epoch = 0;
   uint32_t warp_epoch = 0;
   bool writes = false;
@@ -38,13 +37,12 @@ struct Conflict {
   std::string what;
 };
 
-// Shared memory of one block. Threads of a block are ordered by its barriers, those of a warp also
-// by
-// __syncwarp.
+// Shared memory of one block. The block's barriers order its threads; __syncwarp also orders those
+// of a warp.
 class SharedRaces {
  public:
   void Reset(size_t bytes);
-  // The bytes are within.
+  // The bytes must be within the memory.
   std::optional<Conflict> Note(const Access& access, size_t offset, size_t bytes);
 
  private:
@@ -56,7 +54,7 @@ class SharedRaces {
   struct Byte {
     Party writer;
     Party reader;
-    // In the same epoch as the reader, who is the last one.
+    // In the same epoch as the last reader.
     bool several_readers = false;
     bool written_atomically = false;
   };
@@ -65,14 +63,14 @@ class SharedRaces {
   std::vector<Byte> bytes_;
 };
 
-// Global memory within one launch. Threads of a block are ordered by its barriers; blocks by
-// nothing but a fence before a strong write and one behind the strong read that sees it, as where
-// the last block of a grid adds up what the others left.
+// Global memory within one launch. The block's barriers order its threads. Blocks are ordered only
+// by a fence before a strong write and a fence behind the strong read that sees it, as when a
+// grid's last block adds up what the others wrote.
 class GlobalRaces {
  public:
   std::optional<Conflict> Note(const Access& access, uint64_t address, size_t bytes);
-  // A block's fences and strong accesses, in their order: what it did before the first is released
-  // by the next strong write, and what a strong read saw is acquired by the next fence.
+  // A block's fences and strong accesses, in order. The next strong write releases what came before
+  // a fence; the next fence acquires what a strong read saw.
   void Fence(uint32_t block);
   void StrongAccess(uint32_t block, uint64_t address, bool reads, bool writes);
 
@@ -83,7 +81,7 @@ class GlobalRaces {
     uint32_t block = 0;
     uint32_t time = 0;
     uint16_t thread = 0;
-    // As far as it is told apart.
+    // As far as epochs can be distinguished.
     uint16_t epoch = 0;
 
     bool Is(const Access& access) const { return block == access.block && thread == access.thread; }
@@ -99,7 +97,7 @@ class GlobalRaces {
     bool read_only : 1 = false;
   };
   using Page = std::array<Byte, kPageBytes>;
-  // Of each other block, the time up to which its accesses come before.
+  // For each other block, the time until which its accesses come before.
   using Clock = std::unordered_map<uint32_t, uint32_t>;
   struct BlockOrder {
     Clock acquired;
@@ -114,9 +112,9 @@ class GlobalRaces {
   uint32_t time_ = 1;
   std::unordered_map<uint64_t, std::unique_ptr<Page>> pages_;
   std::unordered_map<uint32_t, BlockOrder> blocks_;
-  // By the address of a strong write.
+  // Keyed by the address of a strong write.
   std::unordered_map<uint64_t, Clock> released_;
-  // The pages last looked up, by their number.
+  // The pages looked up last, by number.
   struct Cached {
     uint64_t number = UINT64_MAX;
     Page* page = nullptr;

@@ -1,5 +1,5 @@
-// The CUDA runtime as far as the kernels and their tests call it, in place of libcudart: one
-// device, whose kernels are interpreted. Calls take turns.
+// The parts of the CUDA runtime that the kernels and their tests call, in place of libcudart: one
+// device, whose kernels are interpreted. One call runs at a time.
 
 #include <cuda_runtime_api.h>
 
@@ -25,10 +25,10 @@ cudaError_t Return(cudaError_t error) {
   return error;
 }
 
-// Recursive, as a finding may fail a test that frees memory.
+// Recursive, because a finding may fail a test, which then frees memory.
 std::recursive_mutex mutex;
 
-// Runs `call` unless an earlier kernel has failed; of a call that waits, `call` does so first.
+// Runs `call` unless an earlier kernel has failed. If the call waits, `call` waits first.
 template <typename Call>
 cudaError_t Guarded(const Call& call) {
   const std::lock_guard<std::recursive_mutex> lock(mutex);
@@ -38,7 +38,7 @@ cudaError_t Guarded(const Call& call) {
   return Return(error);
 }
 
-// Also one that may not be made while a stream is captured.
+// For calls that may not be made while a stream is captured.
 template <typename Call>
 cudaError_t GuardedOutsideOfCaptures(const Call& call) {
   return Guarded([&] {
@@ -57,7 +57,7 @@ cudaError_t GuardedOn(cudaStream_t handle, const Call& call) {
   });
 }
 
-// Where the host reaches memory of either side.
+// Where the host can access memory of either side.
 char* HostViewOf(const void* pointer, size_t bytes) {
   DeviceMemory& memory = DeviceMemory::Get();
   if (!memory.IsDevice(pointer)) return static_cast<char*>(const_cast<void*>(pointer));
@@ -108,7 +108,7 @@ cudaError_t cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*device*/) {
-  // A device of compute capability 9.0, whose PTX this is.
+  // A device of compute capability 9.0, to which the PTX belongs.
   *value = attribute == cudaDevAttrComputeCapabilityMajor ? 9 : 0;
   return cudaSuccess;
 }
@@ -169,7 +169,7 @@ cudaError_t cudaMemcpyAsync(void* destination, const void* source, size_t bytes,
     if (DeviceMemory::Get().IsDevice(source) || stream.capture != nullptr) {
       return Streams::Get().Enqueue(stream, [=] { Copy(destination, source, bytes); });
     }
-    // Memory of the host is read before the call returns, unless it is pinned.
+    // Host memory that is not pinned is read before the call returns.
     const char* const begin = static_cast<const char*>(source);
     return Streams::Get().Enqueue(stream,
                                   [destination, staged = std::vector<char>(begin, begin + bytes)] {
@@ -207,7 +207,7 @@ cudaError_t cudaDeviceSynchronize() {
     return cudaSuccess;
   });
 }
-// What is allocated stays, other than on a device.
+// Unlike on a device, allocations survive.
 cudaError_t cudaDeviceReset() {
   const std::lock_guard<std::recursive_mutex> lock(mutex);
   Streams::Get().WaitForAll();

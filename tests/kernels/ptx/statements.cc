@@ -8,15 +8,15 @@ namespace {
 
 bool IsSpace(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 
-// Directives of debug information, which no semicolon ends.
+// Directives of debug information, which end without a semicolon.
 bool EndsWithItsLine(std::string_view statement) {
   return statement.starts_with(".loc") || statement.starts_with(".file") ||
          statement.starts_with(".version") || statement.starts_with(".target") ||
          statement.starts_with(".address_size");
 }
 
-// A brace after the name of an instruction is one of its operands. One that stands alone, or behind
-// what declares a kernel, opens a scope.
+// A brace behind an instruction's name begins an operand. A brace alone, or behind the declaration
+// of a kernel, opens a scope.
 bool OpensScope(std::string_view before) {
   return before.empty() || before.find('(') != std::string_view::npos || before.front() == '.';
 }
@@ -41,12 +41,12 @@ class Splitter {
     if (c == ';') return End();
     if (c == '{' && statement_.starts_with(".section")) return SkipSection();
     if (c == '{' && (statement_.empty() || OpensScope(statement_))) {
-      // The initial value of a variable is none either.
+      // The brace of a variable's initial value opens no scope either.
       if (!statement_.empty() && statement_.find('=') == std::string::npos) End();
       if (statement_.empty()) return Put("{");
     }
     if (c == '}' && statement_.empty()) return Put("}");
-    // Braces of operands hold registers, so that no label stands in them.
+    // Braces of operands contain registers, and so no label.
     if (c == ':' && IsLabel()) {
       statement_ += c;
       return End();
@@ -79,13 +79,13 @@ class Splitter {
     return false;
   }
 
-  // Debug information.
+  // Skips debug information.
   void SkipSection() {
     for (; at_ < text_.size() && text_[at_] != '}'; ++at_) line_ += text_[at_] == '\n' ? 1 : 0;
     statement_.clear();
   }
 
-  // Names of files and pragmas may hold anything.
+  // Skips names of files and pragmas, which may have any characters.
   bool SkipQuoted(char c) {
     if (c != '"') return false;
     const size_t end = text_.find('"', at_ + 1);

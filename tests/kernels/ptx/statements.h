@@ -11,15 +11,15 @@
 
 namespace batchplan::ptx {
 
-// Names the line and what stands there.
+// Names the line and its text.
 class ParseError : public std::runtime_error {
  public:
   ParseError(uint32_t line, const std::string& what)
       : std::runtime_error("PTX line " + std::to_string(line) + ": " + what) {}
 };
 
-// What stands before a semicolon, in one line; or a label with its colon; or "{" or "}"; or a .loc
-// or .file, which end with their line.
+// The text before a semicolon, on one line; or a label with its colon; or "{" or "}"; or a .loc or
+// .file, which end with their line.
 struct Statement {
   std::string text;
   uint32_t line = 0;
@@ -29,13 +29,13 @@ std::vector<Statement> SplitStatements(std::string_view text);
 
 std::string_view Trim(std::string_view text);
 
-// At spaces.
+// Splits at spaces.
 std::vector<std::string> SplitWords(std::string_view text);
 
-// At commas that are in no brackets; trimmed.
+// Splits at commas outside of brackets, and trims.
 std::vector<std::string> SplitOperands(std::string_view text);
 
-// At dots: "ld.global.u32" is three.
+// Splits at dots: "ld.global.u32" has three parts.
 std::vector<std::string> SplitName(std::string_view name);
 
 }  // namespace batchplan::ptx

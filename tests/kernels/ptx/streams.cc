@@ -35,7 +35,7 @@ void Streams::Drain(Stream& stream) {
   }
 }
 
-// The legacy default stream waits for all others, and they for it.
+// The legacy default stream waits for all others, and they wait for it.
 void Streams::Order(const Stream& stream) {
   if (&stream != &legacy_) return Drain(legacy_);
   for (auto& [handle, other] : streams_) Drain(*other);

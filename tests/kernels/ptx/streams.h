@@ -1,7 +1,7 @@
 // The order of work on the device: streams, the legacy default stream, and captured graphs.
 //
-// Work is deferred until something waits for its stream, as late as a device might do it: a test
-// that forgets to wait reads old bytes. For one thread at a time.
+// Work is deferred until something waits for its stream, the latest time at which a device might do
+// it. So a test that forgets to wait reads old bytes. For one thread at a time.
 
 #ifndef BATCHPLAN_TESTS_KERNELS_PTX_STREAMS_H_
 #define BATCHPLAN_TESTS_KERNELS_PTX_STREAMS_H_
@@ -24,7 +24,7 @@ struct Graph {
 
 struct Stream {
   std::deque<Work> queue;
-  // While it is captured.
+  // Set while the stream is captured.
   std::unique_ptr<Graph> capture;
   bool capture_is_global = false;
   bool capture_is_invalid = false;
@@ -35,25 +35,25 @@ class Streams {
   static Streams& Get();
 
   cudaStream_t Create();
-  // nullptr: unknown.
+  // nullptr if unknown.
   Stream* Find(cudaStream_t handle);
-  // After its work is done.
+  // Destroys the stream when its work is done.
   void Destroy(cudaStream_t handle);
 
-  // Into the capture, if there is one. An error if it may not be enqueued now.
+  // Adds to the capture, if there is one. An error if nothing may be enqueued now.
   cudaError_t Enqueue(Stream& stream, Work work);
   void Wait(Stream& stream);
   void WaitForAll();
 
   cudaError_t BeginCapture(Stream& stream, bool is_global);
-  // nullptr: invalid, or none.
+  // nullptr if the capture is invalid, or if there is none.
   std::unique_ptr<Graph> EndCapture(Stream& stream);
-  // Of a call that may not be made while a stream is captured: invalidates the captures.
+  // For a call that may not be made while a stream is captured: invalidates all captures.
   cudaError_t CheckNoCapture();
 
  private:
   static void Drain(Stream& stream);
-  // What is enqueued in `stream` runs after what is in those that it waits for.
+  // Later work in `stream` runs after the work in the streams that it waits for.
   void Order(const Stream& stream);
 
   Stream legacy_;

@@ -1,11 +1,11 @@
-// Kernels of a few instructions, and what the interpreter says to them.
+// Kernels of a few instructions, and the interpreter's findings.
 //
 //   TestKernel kernel("ld.param.u64 %rd0, [out]; st.global.u32 [%rd0], 7;");
 //   DeviceArray<uint32_t> out(1, 0);
 //   kernel.Run({1, 32}, {out.address()});
 //   EXPECT_THAT(kernel.findings(), IsEmpty());
 //
-// Registers: %p0 to %p7, %rs, %r, %rd, %f and %fd likewise to 15. Parameters of 64 bits: out, in,
+// Registers: %p0 to %p7, and %rs, %r, %rd, %f and %fd from 0 to 15. Parameters of 64 bits: out, in
 // and n.
 
 #ifndef BATCHPLAN_TESTS_KERNELS_PTX_TEST_KERNEL_H_
@@ -29,9 +29,9 @@ class TestKernel {
   // Throws ParseError.
   explicit TestKernel(const std::string& body);
 
-  // Parameters that are left out are 0.
+  // Missing parameters are 0.
   Fault Run(Grid grid, std::vector<uint64_t> parameters = {});
-  // Of the last run.
+  // The findings of the last run.
   const std::vector<Finding>& findings() const { return findings_; }
   std::vector<FindingKind> kinds() const;
 

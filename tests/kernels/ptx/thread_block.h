@@ -1,4 +1,4 @@
-// A thread block amid its run.
+// A running thread block.
 
 #ifndef BATCHPLAN_TESTS_KERNELS_PTX_THREAD_BLOCK_H_
 #define BATCHPLAN_TESTS_KERNELS_PTX_THREAD_BLOCK_H_
@@ -21,7 +21,7 @@ enum class ThreadState : uint8_t { kReady, kAtBarrier, kInWarpInstruction, kExit
 
 struct Thread {
   uint64_t* slots = nullptr;
-  // The instruction that it runs next, or waits in.
+  // The instruction that the thread runs next, or waits in.
   uint32_t at = 0;
   ThreadState state = ThreadState::kReady;
   uint64_t executed = 0;
@@ -31,19 +31,19 @@ struct Thread {
 struct ThreadBlock {
   uint32_t index = 0;
   std::vector<Thread> threads;
-  // Of all threads, one after the other.
+  // The slots of all threads, one thread after the other.
   std::vector<uint64_t> slots;
   std::vector<std::byte> local;
   std::vector<std::byte> shared;
   SharedRaces shared_races;
-  // Barriers passed, by the block and by each warp.
+  // How many barriers the block and each warp have passed.
   uint32_t epoch = 1;
   std::vector<uint32_t> warp_epochs;
   uint32_t num_ready = 0;
   uint32_t num_exited = 0;
 
   uint32_t num_threads() const { return static_cast<uint32_t>(threads.size()); }
-  // Of a warp, which the block may fill in part.
+  // How many lanes a warp has, which the block may fill partially.
   uint32_t Lanes(uint32_t warp) const {
     return std::min(kWarpLanes, num_threads() - warp * kWarpLanes);
   }
@@ -51,7 +51,7 @@ struct ThreadBlock {
     thread.state = state;
     --num_ready;
   }
-  // Behind the instruction in which it waited.
+  // Continues behind the instruction in which the thread waited.
   void Resume(Thread& thread) {
     thread.state = ThreadState::kReady;
     ++thread.at;
@@ -59,7 +59,8 @@ struct ThreadBlock {
   }
 };
 
-// Runs what the threads of a warp wait in, where all those that its mask names have come.
+// Runs the instruction for which threads of the warp wait, if all threads named by its mask have
+// come.
 void RunWarpInstructions(const Kernel& kernel, ThreadBlock& block, uint32_t warp,
                          LaunchFindings& findings);
 

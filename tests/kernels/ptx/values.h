@@ -21,7 +21,7 @@ T Get(uint64_t slot) {
   }
 }
 
-// Signed integers are extended by their sign, so that a wider register holds the same number.
+// Sign-extends signed integers, so that a wider register holds the same number.
 template <typename T>
 uint64_t Put(T value) {
   if constexpr (std::is_same_v<T, float>) {
@@ -33,7 +33,7 @@ uint64_t Put(T value) {
   }
 }
 
-// The low `size` bytes.
+// Keeps the low `size` bytes.
 inline uint64_t Truncate(uint64_t slot, uint32_t size) {
   return size >= 8 ? slot : slot & ((uint64_t{1} << (8 * size)) - 1);
 }

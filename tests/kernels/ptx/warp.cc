@@ -12,7 +12,7 @@ namespace {
 
 class WarpInstruction {
  public:
-  // Of the lane's next instruction.
+  // The next instruction of `lane`.
   WarpInstruction(const Kernel& kernel, ThreadBlock& block, uint32_t warp, uint32_t lane,
                   LaunchFindings& findings)
       : block_(block),
@@ -24,14 +24,14 @@ class WarpInstruction {
         mask_(static_cast<uint32_t>(Source(lane, 0))),
         findings_(findings) {}
 
-  // False: some that the mask names have not come yet.
+  // False if threads that the mask names are still missing.
   bool Run() {
     if (!AllHaveCome()) return false;
     if ((mask_ >> lane_ & 1) == 0) {
       Report("its mask leaves out the lane itself");
       mask_ |= 1U << lane_;
     }
-    // Results are written after all is read.
+    // All sources are read before results are written.
     std::array<uint64_t, kWarpLanes> values{};
     ForEachLane([&](uint32_t lane) { values[lane] = Source(lane, 1); });
     switch (instruction_.opcode) {
@@ -96,8 +96,8 @@ class WarpInstruction {
     }
   }
 
-  // As the PTX manual describes shfl.sync: `clamp` has the last lane of a segment, and in its upper
-  // half which bits of a lane's number name its segment.
+  // As the PTX manual describes shfl.sync: `clamp` has the last lane of a segment in its lower
+  // half, and in its upper half the bits of a lane's number that name the segment.
   void Shuffle(const std::array<uint64_t, kWarpLanes>& values) {
     ForEachLane([&](uint32_t lane) {
       const uint32_t distance = static_cast<uint32_t>(Source(lane, 2)) & 31;
@@ -151,7 +151,7 @@ class WarpInstruction {
     ForEachLane([&](uint32_t lane) { Result(lane, result); });
   }
 
-  // Which lanes have the lane's own value.
+  // The lanes that have the lane's own value.
   void Match(const std::array<uint64_t, kWarpLanes>& values) {
     ForEachLane([&](uint32_t lane) {
       uint32_t same = 0;

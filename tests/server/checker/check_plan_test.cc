@@ -1,6 +1,6 @@
-// Valid plans for what is asked rarely, and the nearest plan that breaks it. What is asked often is
-// in the plans that the planner makes (planned_plan_test.cc) and in those that are spoilt
-// (mutated_plan_test.cc, mutated_passes_test.cc).
+// Valid plans for rare options, each with the closest plan that breaks them. Common options are
+// tested by plans of the planner (planned_plan_test.cc) and by spoilt plans (mutated_plan_test.cc,
+// mutated_passes_test.cc).
 
 #include "server/checker/check_plan.h"
 
@@ -41,7 +41,7 @@ TEST(CheckPlanTest, AcceptsWhatContextParallelRanksExchange) {
       HandmadePlan handmade = OneRank({20, 4, 40, 40}, 200);
       handmade.options.topology.context_parallel = 2;
       handmade.options.passes[0].layout = layout;
-      // Attention hides all of it for 40 tokens, and a part for fewer.
+      // Attention hides the whole exchange for 40 tokens, and a part of it for fewer.
       handmade.options.cost_model = {
           .per_token_squared = 0.1, .exchange = {{.per_token = 4}}, .exchange_overlaps = overlaps};
       const uint32_t width = layout == Layout::kPacked ? 104 : 40;

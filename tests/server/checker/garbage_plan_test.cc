@@ -1,5 +1,5 @@
-// Plans that no planner made: the checker answers, and never crashes, overflows or reads out of
-// range. Worth most under the sanitizers.
+// Plans that no planner would make: the checker answers, and never crashes, overflows or reads out
+// of range. Most useful under the sanitizers.
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 namespace batchplan::testing {
 namespace {
 
-// Small numbers, numbers near powers of two, any number.
+// A small number, a number near a power of two, or any number.
 uint32_t AnyNumber(RandomStream& random) {
   switch (random.Between(0, 3)) {
     case 0:
@@ -34,7 +34,7 @@ std::vector<uint32_t> AnyArray(RandomStream& random) {
   return values;
 }
 
-// Replaces, adds or removes an entry, or makes the array anew.
+// Replaces, adds or removes an entry, or makes a new array.
 void Disturb(RandomStream& random, std::vector<uint32_t>& values) {
   switch (random.Between(0, 3)) {
     case 0:
@@ -115,7 +115,7 @@ TEST(GarbagePlanTest, RandomArraysNeverCrashTheChecker) {
     for (uint32_t& prefix : prefixes) prefix = AnyNumber(random);
     std::vector<uint32_t> with(random.Chance(20) ? lengths.size() : 0);
     for (uint32_t& one : with) one = AnyNumber(random);
-    // Almost always a violation; what matters is that there is an answer.
+    // Almost always a violation; only that there is an answer matters.
     (void)CheckPlan({.lengths = lengths,
                      .group_ids = group_ids,
                      .pad_to = AnyNumber(random),
@@ -148,7 +148,7 @@ TEST(GarbagePlanTest, DisturbedPlansOfSharedPrefixesNeverCrashTheChecker) {
   }
 }
 
-// Also beside a selection, limits and kinds.
+// Also with a selection, limits and kinds.
 TEST(GarbagePlanTest, DisturbedPlansOfLoadsNeverCrashTheChecker) {
   for (const uint64_t seed : Seeds(20000)) {
     RandomStream random(seed);

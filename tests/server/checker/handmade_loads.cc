@@ -9,7 +9,7 @@
 namespace batchplan::testing {
 namespace {
 
-// What the model says of a load; none of its cost, if it says nothing.
+// The model's entry for a load; without costs if it has none.
 LoadCost CostOfLoad(const CostModel& model, absl::string_view name) {
   for (const LoadCost& cost : model.loads) {
     if (cost.load == name) return cost;

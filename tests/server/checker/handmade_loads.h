@@ -1,4 +1,4 @@
-// What the loads of a plan written down by hand come to.
+// The sums and costs of loads in a handmade plan.
 
 #ifndef BATCHPLAN_TESTS_SERVER_CHECKER_HANDMADE_LOADS_H_
 #define BATCHPLAN_TESTS_SERVER_CHECKER_HANDMADE_LOADS_H_
@@ -14,38 +14,40 @@ namespace batchplan::testing {
 
 // The sequences of a mini-batch by rank and slot.
 using SlotsOfRanks = std::vector<std::vector<std::vector<uint32_t>>>;
-// Something of each of its micro-batches.
+// A value for each micro-batch of a mini-batch.
 using ByRankAndSlot = std::vector<std::vector<double>>;
 
-// The items of all mini-batches' slots, dealt: one entry for each dealt load of the model, with 0
-// for the items of sequences that are nowhere.
+// Deals the items of all mini-batches' slots. There is one entry for each dealt load of the model;
+// items of sequences that are not planned have rank 0.
 std::vector<LoadRanks> DealItems(const Manifest& manifest, const CostModel& model,
                                  const std::vector<SlotsOfRanks>& mini_batches);
 
-// A load that is computed by itself, and what that costs; a dealt one costs all ranks as much.
+// A load with a phase of its own, and the costs of that phase; a dealt load costs all ranks
+// equally.
 struct HandmadePhase {
   bool dealt = false;
   ByRankAndSlot costs;
 };
 
-// The loads of one mini-batch after another.
+// Adds up the loads, one mini-batch after another.
 class HandmadeLoads {
  public:
   HandmadeLoads(const Manifest& manifest, const PlanOptions& options);
 
-  // Item ranks are those of DealItems.
+  // `item_ranks` must be the result of DealItems.
   void Add(const SlotsOfRanks& mini_batch, const std::vector<LoadRanks>& item_ranks);
 
-  // Of the last mini-batch: what loads without a phase cost each micro-batch, and phases.
+  // For the last mini-batch: the costs of loads without a phase in each micro-batch, and the
+  // phases.
   const ByRankAndSlot& in_rows() const { return in_rows_; }
   const std::vector<HandmadePhase>& phases() const { return phases_; }
-  // What all loads of a sequence cost.
+  // The cost of all loads of a sequence.
   double CostOf(uint32_t sequence) const;
-  // Of all mini-batches.
+  // The metrics over all mini-batches.
   std::vector<LoadMetrics> Metrics() const;
 
  private:
-  // The load of each micro-batch, or, dealt, of each rank in each slot.
+  // The load of each micro-batch; if dealt, of each rank in each slot.
   ByRankAndSlot SumsOf(const Load& load, const SlotsOfRanks& mini_batch,
                        const std::vector<LoadRanks>& item_ranks) const;
 
@@ -53,7 +55,7 @@ class HandmadeLoads {
   const PlanOptions& options_;
   ByRankAndSlot in_rows_;
   std::vector<HandmadePhase> phases_;
-  std::vector<LoadMetrics> metrics_;  // the mean is the sum
+  std::vector<LoadMetrics> metrics_;  // with the sum in place of the mean
   std::vector<double> busiest_;
   double microbatches_ = 0;
   double ranks_ = 1;

@@ -1,4 +1,4 @@
-// Plans of sequences with loads that keep every promise, each beside such as break one.
+// Plans with loads that keep every promise, each with similar plans that break one.
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ HandmadePlan FourWithPatches() {
   return handmade;
 }
 
-// The same with three images, of sequences 0, 2 and 2, that are dealt.
+// FourWithPatches with three images, of sequences 0, 2 and 2, which are dealt.
 HandmadePlan FourWithImages() {
   HandmadePlan handmade = FourWithPatches();
   handmade.loads = {
@@ -58,7 +58,7 @@ TEST(HandmadeLoadsTest, PhasesAreWaitedForInLockstepAndAddUpOtherwise) {
     handmade.AddPass({{{{{0}, 6}, {{1}, 4}}, {{{2}, 7}, {{3}, 5}}}}, 1);
     ExpectAccepted(handmade);
     const bool in_lockstep = synchronization == Synchronization::kLockstep;
-    // 5 and 8 before 7 and 5; 11 and 10 on the first rank.
+    // In lockstep, phases of 5 and 8 before rows of 7 and 5; otherwise 11 and 10 on the first rank.
     EXPECT_EQ(MetricsOf(handmade).predicted_step_time, in_lockstep ? 25 : 21);
     EXPECT_EQ(MetricsOf(handmade).loads[0].separate_time, in_lockstep ? 13 : 11);
     HandmadePlan spoilt = handmade;
@@ -145,7 +145,7 @@ TEST(HandmadeLoadsTest, MiniBatchesAreDealtOneByOne) {
   handmade.options.mini_batches.size = 2;
   handmade.AddPass({{{{{0}, 6}}, {{{1}, 4}}}, {{{{2}, 7}}, {{{3}, 5}}}}, 1);
   ExpectAccepted(handmade);
-  // Both most loaded ranks over the mean of each: 6 and 3 of 11 on two ranks.
+  // The sum of the most loaded ranks over that of the means: 6 and 3 of 11 on two ranks.
   EXPECT_DOUBLE_EQ(MetricsOf(handmade).loads[0].rank_imbalance, 18 / 11.0);
   PassOf(handmade).item_ranks[0].ranks = {0, 1, 0};
   ExpectViolation(handmade,
@@ -153,7 +153,7 @@ TEST(HandmadeLoadsTest, MiniBatchesAreDealtOneByOne) {
                   "rank 0 gets the item of 3");
 }
 
-// What exceeds a limit by itself.
+// A sequence that exceeds a limit runs alone.
 TEST(HandmadeLoadsTest, AboveALimitASequenceRunsAlone) {
   HandmadePlan handmade = FourWithPatches();
   handmade.options.overlong = OverlongPolicy::kAlone;
@@ -161,7 +161,7 @@ TEST(HandmadeLoadsTest, AboveALimitASequenceRunsAlone) {
   OptionsOf(handmade).rows = RowPadding::kCapacity;
   handmade.plan.excluded = {{1, 4, ExclusionReason::kAlone}};
   HandmadePlan narrow = handmade;
-  // Its row is padded as others are, since the budget holds it.
+  // Its row is padded like others, since the budget can hold it.
   handmade.AddPass({{{{{1}, 20}}, {{{2, 3}, 20}}}}, 1);
   ExpectViolation(handmade, "passes[0].sequence_index lacks sequence 0");
   handmade.plan.passes.clear();
@@ -222,7 +222,7 @@ TEST(HandmadeLoadsTest, ItemsOfWhatIsDroppedAreNowhere) {
                   "is not planned");
 }
 
-// What else is in its slot would be dealt with it.
+// The other items of its slot would be dealt together with it.
 TEST(HandmadeLoadsTest, AnItemAboveALimitIsNeverAlone) {
   HandmadePlan handmade = FourWithImages();
   handmade.options.overlong = OverlongPolicy::kAlone;
@@ -241,7 +241,7 @@ TEST(HandmadeLoadsTest, AloneBecauseOfALoadASequenceSharesWithNobody) {
   OptionsOf(handmade).limits = {{"patches", 7}};
   handmade.plan.excluded = {{1, 4, ExclusionReason::kAlone}};
   handmade.AddPass({{{{{1}, 4, {0}}, {{0, 3}, 8, {0, 3}}, {{2}, 7, {0}}}}}, 1);
-  // 6, 2 and 2, and 4 of its own, of which no other has any.
+  // 6, 2 and 2, and 4 of its own that no other sequence has.
   MetricsOf(handmade).unique_tokens = 14;
   MetricsOf(handmade).ideal_step_time += 4 + 16.0 / 24576;
   MetricsOf(handmade).step_efficiency =

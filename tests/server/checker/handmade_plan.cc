@@ -23,8 +23,8 @@ bool Shares(const HandmadePass& layout) {
   return false;
 }
 
-// The tokens of a mini-batch, each once but in sequences that are alone, which are longer than
-// `holds`.
+// The different tokens of a mini-batch. Tokens of sequences longer than `holds`, which run alone,
+// count each time.
 std::multiset<Token> UniqueTokens(const HandmadePlan& handmade,
                                   const std::vector<std::vector<HandmadeMicrobatch>>& ranks,
                                   uint32_t holds, uint32_t limit) {
@@ -57,8 +57,8 @@ std::vector<SlotsOfRanks> SequencesOf(const HandmadePass& layout) {
   return all;
 }
 
-// The metrics of plan.proto, each by its definition and over the nested layout, where the checker
-// works on the flat arrays. Adds the decision of each mini-batch, with its own slots alone.
+// The metrics of plan.proto by their definitions, computed from the nested layout; the checker uses
+// the flat arrays. Adds each mini-batch's decision, with only its own number of slots.
 PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
                       const HandmadePass& layout, uint32_t multiple, uint32_t limit,
                       const std::vector<LoadRanks>& item_ranks,
@@ -68,14 +68,14 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
   const std::vector<SlotsOfRanks> sequences_of = SequencesOf(layout);
   const CostModel& model = handmade.options.cost_model;
   const Topology& topology = handmade.options.topology;
-  // Of the tokens behind the first `shared` ones of a sequence.
+  // The cost of a sequence's tokens behind the first `shared` ones.
   const auto cost_of = [&](double length, double shared) {
     return (model.per_token * (length - shared) +
             model.per_token_squared * (length * length - shared * shared)) /
                topology.context_parallel +
            model.per_sequence;
   };
-  // All sizes are in the first entry.
+  // The first entry is for all sizes.
   const auto exchange_of = [&](double length, double shared) {
     if (model.exchange.empty()) return 0.0;
     const double parts = topology.context_parallel;
@@ -293,7 +293,7 @@ HandmadePlan TwoMiniBatches() {
       .data_parallel = 2, .context_parallel = 2, .pipeline_parallel = 2, .virtual_pipeline = 2};
   handmade.options.mini_batches.size = 6;
   handmade.options.passes = {PackedPass("train", 30)};
-  // Aligned: 8 8 4 12 4 4 | 8 4 12 8 12 16.
+  // Aligned lengths: 8 8 4 12 4 4 | 8 4 12 8 12 16.
   handmade.AddPass({{{{{0, 1}, 16}, {{2}, 4}}, {{{3}, 12}, {{5, 4}, 8}}},
                     {{{{11, 6}, 24}, {{7}, 4}}, {{{8, 9}, 20}, {{10}, 12}}}},
                    4);

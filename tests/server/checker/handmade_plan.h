@@ -1,4 +1,4 @@
-// Plans written down by hand, so that the checker is tested without the planner.
+// Handmade plans, by which the checker is tested without the planner.
 
 #ifndef BATCHPLAN_TESTS_SERVER_CHECKER_HANDMADE_PLAN_H_
 #define BATCHPLAN_TESTS_SERVER_CHECKER_HANDMADE_PLAN_H_
@@ -16,18 +16,17 @@
 
 namespace batchplan::testing {
 
-// A micro-batch: the sequences, the width of their row, and in passes that share their
-// shared_tokens.
+// A micro-batch: its sequences, the width of their row, and their shared_tokens if the pass shares.
 struct HandmadeMicrobatch {
   std::vector<uint32_t> sequences;
   uint32_t width = 0;
   std::vector<uint32_t> shared = {};
 };
 
-// By mini-batch, rank and slot.
+// Indexed by mini-batch, rank and slot.
 using HandmadePass = std::vector<std::vector<std::vector<HandmadeMicrobatch>>>;
 
-// A request and a plan for it. Fill lengths and options, then call AddPass for each pass.
+// A request and its plan. Fill lengths and options, then call AddPass for each pass.
 struct HandmadePlan {
   std::vector<uint32_t> lengths;
   std::vector<uint32_t> group_ids;
@@ -41,7 +40,7 @@ struct HandmadePlan {
   std::vector<OwnedLoad> loads = {};
   std::vector<uint32_t> kinds = {};
 
-  // Views this plan, and lives no longer.
+  // Views this plan, and must not outlive it.
   Manifest manifest() const {
     Manifest view = {lengths, group_ids, pad_to, ranks, ages, shared_prefixes, shared_with};
     ViewLoads(loads, &view);
@@ -49,24 +48,24 @@ struct HandmadePlan {
     return view;
   }
 
-  // Appends the next pass, with the metrics that its layout and plan.deferred have. Planned lengths
-  // are cut to `limit`; the lower bound on micro-batches is the pass's own count. It shares if any
-  // of its micro-batches has shared tokens. Items of loads are dealt as the rule says.
+  // Appends the next pass, with the metrics of its layout and of plan.deferred. Planned lengths are
+  // cut to `limit`; the lower bound on micro-batches is the pass's own number. The pass shares if
+  // any of its micro-batches has shared tokens. Items of loads are dealt by the rule.
   void AddPass(const HandmadePass& layout, uint32_t length_multiple, uint32_t limit = UINT32_MAX);
 
   absl::Status Check() const;
 };
 
-// Of its first pass.
+// The plan's first pass.
 inline PassPlan& PassOf(HandmadePlan& handmade) { return handmade.plan.passes[0]; }
 inline PassOptions& OptionsOf(HandmadePlan& handmade) { return handmade.options.passes[0]; }
 inline PlanMetrics& MetricsOf(HandmadePlan& handmade) { return PassOf(handmade).metrics; }
 
-// A pass of the packed layout, everything else as it is by default.
+// A packed pass, with defaults for everything else.
 PassOptions PackedPass(const std::string& name, uint32_t budget);
 
-// Two mini-batches of six on two ranks, CP = 2 and so a length multiple of 4, PP = VPP = 2 and so
-// an even number of micro-batches: the plan that the mutations start from.
+// The plan from which the mutations start: two mini-batches of six on two ranks. CP = 2 gives a
+// length multiple of 4, PP = VPP = 2 an even number of micro-batches.
 HandmadePlan TwoMiniBatches();
 
 }  // namespace batchplan::testing

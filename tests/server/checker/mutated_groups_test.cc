@@ -1,5 +1,5 @@
-// One valid plan of groups that differ in size, spoilt in every way: each time exactly the promise
-// that was broken is named.
+// A valid plan with groups that differ in size, spoilt in every way. Each error names exactly the
+// promise that was broken.
 
 #include <gtest/gtest.h>
 
@@ -12,9 +12,10 @@
 namespace batchplan::testing {
 namespace {
 
-// Four ranks, each with room for 8 tokens, in two slots: sequence 0 on all of them; sequence 4 on
-// two, and beside it 3 and then 1 with 2 on one each. Groups of 2 and 4 align to 4 and 8. Their
-// micro-batches cost 6 + 9 + 2, 6 + 3 + 2, 8 + 2 and 8 + 2 for computation, exchange and launch.
+// Four ranks, each with room for 8 tokens, in two slots. The first has sequence 0 on all ranks; the
+// second has 4 on two ranks, and 3 and then 1 with 2 on one rank each. Groups of 2 and 4 align to 4
+// and 8. The micro-batches cost 6 + 9 + 2, 6 + 3 + 2, 8 + 2 and 8 + 2: computation, exchange and
+// launch.
 HandmadePlan TwoSlots() {
   HandmadePlan handmade;
   handmade.lengths = {20, 5, 3, 8, 12};
@@ -45,7 +46,7 @@ HandmadePlan TwoSlots() {
   metrics.bin_utilization = 48.0 / 64;
   metrics.aligned_bin_utilization = 52.0 / 64;
   metrics.waste_ratio = 16.0 / 64;
-  // Filled are 20 of 32, 12 of 16, 8 of 8 and 8 of 8 tokens.
+  // 20 of 32, 12 of 16, 8 of 8 and 8 of 8 tokens are used.
   metrics.bin_balance = 1 - 0.1875 / 0.84375;
   metrics.packing_efficiency = 1;
   metrics.padding_removed = 0.48;
@@ -230,8 +231,8 @@ INSTANTIATE_TEST_SUITE_P(
                  "passes[0].metrics.rank_cost_imbalance is"}),
     NameOf);
 
-// Two ranks, each with room for 4 tokens: sequence 0 on both, and then 1 and 2 on one each. What is
-// like it in all but that two of the sequences, which have equal lengths, change places.
+// Two ranks, each with room for 4 tokens: sequence 0 on both, then 1 and 2 on one rank each.
+// Sequences of equal length can change places without any other difference.
 HandmadePlan ThreeAlike() {
   HandmadePlan handmade;
   handmade.lengths = {4, 4, 4};
@@ -258,7 +259,7 @@ HandmadePlan ThreeAlike() {
   metrics.bin_utilization = 0.75;
   metrics.aligned_bin_utilization = 0.75;
   metrics.waste_ratio = 0.25;
-  // Filled are 4 of 8, 4 of 4 and 4 of 4 tokens.
+  // 4 of 8, 4 of 4 and 4 of 4 tokens are used.
   metrics.bin_balance = 1 - std::sqrt(1.0 / 12) / (5.0 / 6);
   metrics.packing_efficiency = 1;
   metrics.padding_removed = 0;
@@ -294,13 +295,13 @@ TEST(GroupRowsTest, RowsThatAreAsWideAsAskedMayBeAsTheyAre) {
   HandmadePlan handmade = TwoSlots();
   OptionsOf(handmade).rows = RowPadding::kLongest;
   ExpectAccepted(handmade);
-  // Of 6 and 8 tokens for one rank, 24 and 32 for four.
+  // Buckets of 6 and 8 tokens for one rank are 24 and 32 for four.
   OptionsOf(handmade).rows = RowPadding::kBuckets;
   OptionsOf(handmade).buckets = {12, 16};
   ExpectAccepted(handmade);
 }
 
-// The tail of a row costs each rank of its group a part: 8 / 4 of the first, 4 / 2 of the second.
+// Each rank of a group has a share of the row's tail: 8 / 4 in the first slot, 4 / 2 in the second.
 TEST(GroupRowsTest, TheTailIsPartOfWhatAGroupCosts) {
   HandmadePlan handmade = TwoSlots();
   OptionsOf(handmade).rows = RowPadding::kCapacity;
@@ -321,7 +322,7 @@ TEST(GroupRowsTest, TheTailIsPartOfWhatAGroupCosts) {
   ExpectViolation(handmade, "passes[0].row_widths[2] is 16, but row padding gives 8");
 }
 
-// Ranks that are free begin sooner than others of the slot before end.
+// Free ranks begin their next group before others of the slot have ended.
 TEST(GroupTimesTest, AccumulatedGroupsWaitForTheirOwnRanksAlone) {
   HandmadePlan handmade = TwoSlots();
   handmade.options.synchronization = Synchronization::kAccumulated;
@@ -331,7 +332,7 @@ TEST(GroupTimesTest, AccumulatedGroupsWaitForTheirOwnRanksAlone) {
   pass.microbatch_offsets = {0, 1, 2, 4, 5};
   pass.row_widths = {12, 8, 8, 24};
   pass.context_sizes = {2, 1, 1, 4};
-  // The group of four waits for the slowest of its ranks, at 11.
+  // The group of four waits until 11 for the slowest of its ranks.
   ExpectAccepted(handmade);
   MetricsOf(handmade).predicted_step_time = 27;
   ExpectViolation(handmade, "passes[0].metrics.predicted_step_time is 27, but the plan has 28");

@@ -1,4 +1,4 @@
-// Valid plans of sequences with loads, spoilt in every way.
+// Valid plans with loads, spoilt in every way.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ constexpr size_t kPatches = 2;
 constexpr size_t kLogits = 3;
 
 // Memory is limited, frames have a phase, patches are dealt and limited, logits are part of rows.
-// Sequences 1 and 4 are no text.
+// Sequences 1 and 4 are not text.
 HandmadePlan LoadedRequest() {
   HandmadePlan handmade;
   handmade.lengths = {5, 8, 3, 12, 1, 4, 7, 2};
@@ -44,8 +44,8 @@ HandmadePlan LoadedRequest() {
   return handmade;
 }
 
-// Micro-batches have 7, 7, 6 and 6 of memory. In the first slot, rank 0 gets the patches of 9, 2
-// and 1, rank 1 three times 4; in the second, rank 0 gets the only ones, of 5.
+// Micro-batches have 7, 7, 6 and 6 of memory. In the first slot, rank 0 gets patches of 9, 2 and 1,
+// and rank 1 three times 4. In the second, rank 0 gets the only patches, 5.
 HandmadePlan Loaded() {
   HandmadePlan handmade = LoadedRequest();
   handmade.AddPass({{{{{0, 1}, 16}, {{2, 3}, 16}}, {{{4, 5, 6}, 16}, {{7}, 4}}}}, 4);

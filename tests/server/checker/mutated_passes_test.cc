@@ -1,5 +1,5 @@
-// Plans of two passes, padded and packed, with groups and dropped sequences: each spoilt in one
-// way, and the promise that was broken is named.
+// Plans with two passes, padded and packed, with groups and dropped sequences. Each is spoilt in
+// one way, and the error names the broken promise.
 
 #include <gtest/gtest.h>
 
@@ -12,13 +12,13 @@
 namespace batchplan::testing {
 namespace {
 
-// The training pass: aligned to two, the ranks sharing the widths of each slot.
+// The training pass is aligned to two; the ranks share the width of each slot.
 const HandmadePass kTrain = {{{{{1}, 4}, {{0}, 8}}, {{{3}, 4}, {{2}, 8}}},
                              {{{{4, 5}, 6}}, {{{6, 7}, 6}}}};
-// The forward pass: packed rows aligned to five, over both mini-batches.
+// The forward pass has packed rows aligned to five, over both mini-batches.
 const HandmadePass kForward = {{{{{0, 1, 4}, 20}, {{5}, 10}}, {{{2, 3, 6}, 20}, {{7}, 5}}}};
 
-// Pairs that stay on a rank, equally many sequences on both, two mini-batches of four.
+// Pairs that stay on a rank, equally many sequences on both ranks, two mini-batches of four.
 HandmadePlan PairsRequest() {
   HandmadePlan handmade;
   handmade.lengths = {7, 3, 8, 1, 2, 6, 4, 5};
@@ -43,7 +43,7 @@ HandmadePlan Pairs(const HandmadePass& train = kTrain, const HandmadePass& forwa
   return handmade;
 }
 
-// Exchanges what stands at two places of a pass.
+// Exchanges two entries of a pass.
 void Swap(PassPlan& pass, size_t a, size_t b) {
   std::swap(pass.sequence_index[a], pass.sequence_index[b]);
   std::swap(pass.sequence_lengths[a], pass.sequence_lengths[b]);
@@ -132,7 +132,7 @@ TEST(MutatedPassesTest, TheFirstPassSaysWhetherCountsAreEqual) {
   handmade.options.passes[1].sequence_counts = EqualCounts::kExact;
   ExpectAccepted(handmade);
 
-  // Three and one, and then one and three: equal over all, unequal in each mini-batch.
+  // Three and one, then one and three: equal in all, unequal in each mini-batch.
   HandmadePlan uneven = PairsRequest();
   uneven.group_ids.clear();
   uneven.options.passes[0].ignore_mini_batches = true;
@@ -157,7 +157,7 @@ TEST(MutatedPassesTest, CountsWithinOneAreOfEveryMiniBatch) {
   handmade.options.passes[0].sequence_counts = EqualCounts::kWithinOne;
   handmade.options.passes[1].ignore_mini_batches = true;
   HandmadePlan uneven = handmade;
-  // Twice the same rank has one more, so that over all it has two more.
+  // One rank has one more in each of two mini-batches, and so two more in all.
   handmade.AddPass({{{{{0, 1}, 2}}, {{{2}, 1}}}, {{{{3, 4}, 2}}, {{{5}, 1}}}}, 1);
   handmade.AddPass({{{{{0, 1, 3, 4}, 4}}, {{{2, 5}, 2}}}}, 1);
   ExpectAccepted(handmade);

@@ -1,4 +1,4 @@
-// One valid plan, spoilt in every way: each time exactly the promise that was broken is named.
+// A valid plan, spoilt in every way. Each error names exactly the broken promise.
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,8 @@ TEST_P(MutatedPlanTest, IsReportedByName) {
   ExpectViolation(handmade, GetParam().violation);
 }
 
-// The sequences stand 0 1 | 2 || 3 | 5 4 ||| 11 6 | 7 || 8 9 | 10, rows 16 4 12 8 24 4 20 12.
+// The order of sequences is 0 1 | 2 || 3 | 5 4 ||| 11 6 | 7 || 8 9 | 10; rows are 16 4 12 8 24 4 20
+// 12.
 INSTANTIATE_TEST_SUITE_P(
     Sequences, MutatedPlanTest,
     ::testing::Values(
@@ -121,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Mutation{"AcrossTheBoundary",
                  [](HandmadePlan& p) {
-                   // Sequences 2 and 7 have aligned lengths alike, so that the rows stay right.
+                   // Sequences 2 and 7 have equal aligned lengths, so that the rows stay right.
                    std::swap(PassOf(p).sequence_index[2], PassOf(p).sequence_index[8]);
                    std::swap(PassOf(p).sequence_lengths[2], PassOf(p).sequence_lengths[8]);
                  },

@@ -13,8 +13,9 @@
 namespace batchplan::testing {
 namespace {
 
-// Of sequence 0, the first six tokens are number 2, number 1 branches off there, number 3 behind
-// nine. Number 5 is a copy of 4, of which 6 has three tokens. Number 7 shares nothing.
+// Sequence 2 is the first six tokens of 0. Sequence 1 branches off 0 behind these six, and 3 behind
+// nine. Sequence 5 is a copy of 4, and 6 has the first three tokens of both. Sequence 7 shares
+// nothing.
 HandmadePlan ForestRequest() {
   HandmadePlan handmade;
   handmade.lengths = {10, 8, 6, 12, 7, 7, 9, 5};
@@ -27,7 +28,7 @@ HandmadePlan ForestRequest() {
   return handmade;
 }
 
-// Lays 15 and 5, 7 and 9 tokens; 33 are different ones.
+// The rows have 15 and 5, and 7 and 9 tokens; 33 are different.
 HandmadePlan Forest() {
   HandmadePlan handmade = ForestRequest();
   handmade.AddPass(
@@ -36,7 +37,7 @@ HandmadePlan Forest() {
   return handmade;
 }
 
-// Makes the first micro-batch another order of its sequences.
+// Changes the order of sequences in the first micro-batch.
 void Reorder(HandmadePlan& handmade, const std::vector<uint32_t>& sequences,
              const std::vector<uint32_t>& shared) {
   for (size_t k = 0; k < sequences.size(); ++k) {
@@ -213,7 +214,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "passes[0].metrics.ideal_step_time is"}),
     NameOf);
 
-// Each of these mutations alone breaks a promise; these plans keep all of them.
+// Each of these mutations breaks a promise by itself; these plans keep all promises.
 TEST(HandmadePrefixesTest, RowsMayTearFamiliesApartAndListCopiesInAnyOrder) {
   HandmadePlan handmade = ForestRequest();
   handmade.AddPass(
@@ -226,7 +227,7 @@ TEST(HandmadePrefixesTest, GroupsShareWithTheirFirst) {
   HandmadePlan handmade;
   handmade.lengths = {6, 9, 7, 5};
   handmade.group_ids = {3, 8, 3, 3};
-  // Of the first of a group it is not read.
+  // Ignored for the first sequence of a group.
   handmade.shared_prefixes = {6, 9, 4, 4};
   handmade.options.passes = {PackedPass("train", 20)};
   HandmadePlan apart = handmade;
@@ -266,7 +267,7 @@ TEST(HandmadePrefixesTest, UniqueTokensAreOfEachMiniBatch) {
   ExpectViolation(handmade, "passes[0].metrics.unique_tokens is 7, but the plan has 12");
 }
 
-// The first sequence is longer than the budget; the others share through it.
+// The first sequence exceeds the budget; the others share through it.
 HandmadePlan WithOverlong(OverlongPolicy policy) {
   HandmadePlan handmade;
   handmade.lengths = {20, 12, 14, 18};
@@ -354,7 +355,7 @@ TEST(HandmadePrefixesTest, APassThatIgnoresThemSharesNothing) {
   ExpectViolation(spoilt, "passes[1].metrics.unique_tokens is 33, but the plan has 0");
 }
 
-// Three wait, of which two are taken, and are related through the one that waits on.
+// Three sequences wait and two are taken. They are related through the one that goes on waiting.
 HandmadePlan Selected(const std::vector<uint32_t>& prefixes) {
   HandmadePlan handmade;
   handmade.lengths = {9, 5, 8, 6};

@@ -1,4 +1,4 @@
-// A valid plan of some of what waits, spoilt in every way.
+// A valid plan of a selection, spoilt in every way.
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 namespace batchplan::testing {
 namespace {
 
-// Four groups of two wait: the first is too old, the second must be taken now, the fourth passes
-// the third.
+// Four groups of two wait. The first is too old, the second must be taken now, and the fourth
+// passes the third.
 HandmadePlan TwoOfFourGroups() {
   HandmadePlan handmade;
   handmade.lengths = {5, 8, 3, 12, 1, 4, 7, 2};
@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(
                                "passes[0].metrics.largest_age is 4, but the plan has 3"}),
     NameOf);
 
-// What moves to another mini-batch, with max_delay.
+// Moves to other mini-batches, with max_delay.
 TEST(MutatedDelayTest, IsReportedByName) {
   HandmadePlan handmade;
   handmade.lengths = {4, 1, 4, 1};

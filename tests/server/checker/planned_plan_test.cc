@@ -1,4 +1,4 @@
-// The checker and the planner, each written without the other, agree.
+// The checker and the planner, written independently, agree.
 
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ TEST(PlannedPlanTest, EveryPlanOfARandomRequestIsAccepted) {
     EXPECT_TRUE(status.ok()) << "seed " << seed << ": " << status;
     if (HasFailure()) break;
   }
-  // The generator is of use only if most of what it makes can be planned.
+  // Most generated requests must be plannable, or the generator is of little use.
   EXPECT_GT(planned, seeds.size() / 2);
 }
 
@@ -40,7 +40,7 @@ TEST(PlannedPlanTest, EveryPlanWithOneNumberChangedIsRejected) {
     if (!plan.ok()) continue;
     RandomStream random(seed);
     PassPlan& pass = plan->passes[random.Between(0, plan->passes.size() - 1)];
-    // Not the offsets: another cut of the same sequences may be a plan just as good.
+    // Offsets are left out: sequences cut elsewhere may be just as good a plan.
     for (std::vector<uint32_t>* values : {&pass.sequence_index, &pass.microbatches_per_rank,
                                           &pass.row_widths, &pass.sequence_lengths}) {
       uint32_t& value = (*values)[random.Between(0, values->size() - 1)];
@@ -112,7 +112,7 @@ TEST(PlannedPlanTest, EveryPlanOfLoadsIsAcceptedAndWithOneNumberChangedRejected)
       rank = before;
     }
     for (LoadMetrics& load : pass.metrics.loads) {
-      // Times are compared as parts of the step's.
+      // Times are compared as shares of the step's.
       const double step = pass.metrics.predicted_step_time;
       for (double* value : {&load.largest, &load.mean, &load.rank_imbalance, &load.separate_time}) {
         const double before = *value;
@@ -140,8 +140,8 @@ TEST(PlannedPlanTest, APlanOfWhatCostsNothingIsAccepted) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// Each shares all but a token of the one before it, and has a row of its own or stands in a row of
-// all: neither is a matter of all pairs.
+// Each sequence shares all but one token of the one before it, in rows of their own or in a single
+// row. Neither check may compare all pairs.
 TEST(PlannedPlanTest, ALongChainIsChecked) {
   const uint32_t count = 100000;
   GeneratedRequest request;

@@ -1,4 +1,4 @@
-// Paths of intervals, held against lists of tokens.
+// Compares paths of intervals with lists of tokens.
 
 #include "server/checker/shared_paths.h"
 
@@ -87,7 +87,7 @@ TEST(SharedPathsTest, SomeShareWhereTwoHaveAToken) {
   }
 }
 
-// Sequences, of which each shares all but one token of one before it.
+// Each sequence shares all but one token of an earlier one.
 GeneratedRequest Comb(uint32_t count, uint64_t seed, uint32_t back) {
   testing::RandomStream random(seed);
   GeneratedRequest comb;

@@ -1,4 +1,4 @@
-// What the checker says of a plan written down by hand.
+// What the checker says about a handmade plan.
 
 #ifndef BATCHPLAN_TESTS_SERVER_CHECKER_VERDICT_H_
 #define BATCHPLAN_TESTS_SERVER_CHECKER_VERDICT_H_
@@ -15,10 +15,10 @@ namespace batchplan::testing {
 
 void ExpectAccepted(const HandmadePlan& handmade);
 
-// That the checker reports a violation, in words that hold these.
+// The checker must report a violation whose message contains `violation`.
 void ExpectViolation(const HandmadePlan& handmade, const std::string& violation);
 
-// One change to a valid plan, and how its report begins.
+// A change of a valid plan, and how the report begins.
 struct Mutation {
   std::string name;
   std::function<void(HandmadePlan&)> apply;

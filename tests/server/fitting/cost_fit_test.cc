@@ -33,8 +33,8 @@ constexpr int kMicrobatchesPerReport = 4;
 // The relative size of linear and square work in the planner's default.
 constexpr double kSquareShare = 1.0 / 24576;
 
-// Squares twice, four and eight times as dear beside the tokens as by default, so that all three
-// coefficients show in VariedMicrobatch; on a slow device and on a fast one.
+// Squares are twice, four and eight times as expensive compared with tokens as by default, so that
+// all coefficients show in VariedMicrobatch. On a slow device and on a fast one.
 const std::vector<TrueCosts>& Models() {
   static const std::vector<TrueCosts> models = {
       {.per_token = 0.01, .per_token_squared = 0.08 * kSquareShare, .per_microbatch = 30},
@@ -86,14 +86,14 @@ TEST(CostFitTest, TwoHundredReportsGiveEachCoefficientWithinTwoPercent) {
       misses += error >= 0.02;
     }
   }
-  // Two percent are four standard errors: of many cases a few are beyond.
+  // Two percent are four standard errors; a few of many cases exceed them.
   EXPECT_LE(misses, cases / 500);
   RecordProperty("worst_error", std::to_string(worst));
 }
 
 TEST(CostFitTest, ItIsAsGoodAsLeastSquaresThatKnowTheStragglers) {
   std::vector<TrueCosts> models = Models();
-  // Attention that hardly shows: nobody gets its coefficient within a few percent.
+  // Attention hardly shows, so its coefficient can't be known within a few percent.
   models.push_back(
       {.per_token = 0.01, .per_token_squared = 0.01 / 8 * kSquareShare, .per_microbatch = 30});
   for (const TrueCosts& truth : models) {
@@ -157,7 +157,7 @@ TEST(CostFitTest, TheFirstFitIsNotSpoiledByStragglersAmongTheFirstSamples) {
     for (const uint64_t seed : testing::Seeds(200)) {
       RandomStream random(seed);
       CostFit fit;
-      // Four of the first seven, as bad as they come, and no other.
+      // Four of the first seven are as bad as possible, the others are not.
       for (uint64_t i = 0; i < kMinSamples; ++i) {
         TimingSample sample =
             Timed(random, CommonMicrobatch(random), truth, {.noise = 0.04, .stragglers = 0});
@@ -171,7 +171,7 @@ TEST(CostFitTest, TheFirstFitIsNotSpoiledByStragglersAmongTheFirstSamples) {
       misses += WorstPrediction(*costs, truth) > 0.4 || costs->outlier_share < 4.0 / kMinSamples;
     }
   }
-  // Of very many cases there is one in which stragglers alone show a coefficient.
+  // In very many cases, stragglers alone make a coefficient show once.
   EXPECT_LE(misses, cases / 1000);
 }
 
@@ -201,7 +201,7 @@ TEST(CostFitTest, ItFollowsAnotherDeviceWithin64Samples) {
   EXPECT_LE(misses, cases / 1000);
 }
 
-// Attention alone becomes dearer, which only one micro-batch in six shows.
+// Only attention becomes slower, which one micro-batch in six shows.
 TEST(CostFitTest, ItFollowsAChangeThatFewMicrobatchesShow) {
   const TrueCosts before = {
       .per_token = 0.01, .per_token_squared = 0.01 * kSquareShare, .per_microbatch = 30};
@@ -220,7 +220,7 @@ TEST(CostFitTest, ItFollowsAChangeThatFewMicrobatchesShow) {
   }
 }
 
-// A micro-batch unlike all before it is no straggler, however long it takes.
+// A micro-batch unlike all earlier ones is no straggler, however long it lasts.
 TEST(CostFitTest, ItLearnsFromKindsOfMicrobatchesThatCameLate) {
   const TrueCosts truth = Models()[1];
   for (const uint64_t seed : testing::Seeds(40)) {
@@ -299,7 +299,7 @@ TEST(CostFitTest, MicrobatchesThatAreAllAlikeCostByTheToken) {
   EXPECT_NEAR(costs.fit_error, 0, 1e-9);
 }
 
-// Models whose sequences cost what a hundred tokens do.
+// Models whose sequences cost as much as a hundred tokens.
 std::vector<TrueCosts> ModelsWithSequences() {
   std::vector<TrueCosts> models = Models();
   for (TrueCosts& model : models) model.per_sequence = 100 * model.per_token;
@@ -340,7 +340,7 @@ TEST(CostFitTest, SequencesThatCostNothingLeaveTheFitAsItIs) {
       const FittedCosts costs = *Costs(said);
       ++cases;
       misses += costs.per_sequence > 0;
-      // Where chance has it that they seem to cost something, it is not much.
+      // If sequences seem to cost something by chance, it is little.
       EXPECT_LT(costs.per_sequence, 10 * truth.per_token) << seed;
       if (costs.per_sequence > 0) continue;
       EXPECT_NEAR(costs.per_token, Costs(unsaid)->per_token, 0.02 * truth.per_token) << seed;
@@ -349,7 +349,7 @@ TEST(CostFitTest, SequencesThatCostNothingLeaveTheFitAsItIs) {
   EXPECT_LE(misses, 1 + cases / 50);
 }
 
-// Of one length, or as many in each micro-batch: the model that does without them is as good.
+// With one length, or equally many in each micro-batch, a model without sequences is as good.
 TEST(CostFitTest, SequencesThatCanNotBeToldFromOthersCostNothing) {
   const TrueCosts truth = ModelsWithSequences()[0];
   for (const bool of_one_length : {true, false}) {
@@ -414,7 +414,7 @@ TEST(CostFitTest, AFewMeasurementsMadeForItGiveTheCostsAtOnce) {
   EXPECT_LT(RelativeError(costs.per_microbatch, truth.per_microbatch), 1e-6);
   EXPECT_LT(RelativeError(costs.per_sequence, truth.per_sequence), 1e-6);
   EXPECT_LT(costs.fit_error, 1e-6);
-  // One is in proportion to its tokens.
+  // A single sample is proportional to its tokens.
   EXPECT_NEAR(CostsOf(std::span(samples).first(1)).per_token,
               samples[0].milliseconds / samples[0].tokens, 1e-9);
 }
@@ -441,7 +441,7 @@ TimingSample OnGroup(RandomStream& random, double ranks, const TrueCosts& costs,
   return Timed(random, sample, costs, scatter);
 }
 
-// Costs of so many exact timings of these sizes in turn.
+// The costs fitted to `samples` exact timings of groups that have these sizes in turn.
 FittedCosts ExactCosts(const std::vector<double>& sizes) {
   RandomStream random(7);
   std::vector<TimingSample> samples;
@@ -453,7 +453,7 @@ FittedCosts ExactCosts(const std::vector<double>& sizes) {
 }
 
 TEST(CostFitTest, GroupsOfSeveralSizesTellWhatTheyExchange) {
-  // Without groups of one rank the two smallest sizes are taken to exchange for the same.
+  // Without groups of one rank, the two smallest sizes are assumed to have the same exchange.
   for (const std::vector<double>& sizes :
        {std::vector<double>{1, 2, 8, 16}, {2, 4, 16}, {1, 16}, {2, 4}}) {
     const FittedCosts costs = ExactCosts(sizes);
@@ -472,7 +472,7 @@ TEST(CostFitTest, TheExchangeOfOneSizeIsPartOfWhatATokenCosts) {
   const FittedCosts costs = ExactCosts({8});
   EXPECT_EQ(costs.context_sizes, std::vector<double>{8});
   EXPECT_TRUE(costs.exchange.empty());
-  // Each of eight ranks receives seven tokens for one that it computes.
+  // Each of eight ranks receives seven tokens for each one that it computes.
   EXPECT_NEAR(costs.per_token, 0.01 + 7 * 0.003, 1e-6);
 }
 
@@ -537,7 +537,7 @@ TEST(CostFitTest, WithoutAnExchangeHardlyAnyIsSeen) {
   EXPECT_LE(seen, 5);
 }
 
-// Times out of nowhere, of any size: nothing to be fitted, but nothing that breaks either.
+// Arbitrary times can't be fitted, but must not break anything.
 TEST(CostFitTest, WhateverIsReportedCoefficientsAreFiniteAndNotNegative) {
   for (const uint64_t seed : testing::Seeds(100)) {
     RandomStream random(seed);

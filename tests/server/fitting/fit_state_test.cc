@@ -1,4 +1,4 @@
-// The bytes that a job's fit is kept as.
+// The bytes in which a job's fit is kept.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(FitStateTest, AFitComesBackAsItWas) {
   }
 }
 
-// Times that no model explains, at the limits of reports, of workers that come and go.
+// Times that no model explains, at the limits of reports, from workers that come and go.
 TEST(FitStateTest, WhateverIsReportedComesBack) {
   for (const uint64_t seed : testing::Seeds(100)) {
     RandomStream random(seed);
@@ -83,8 +83,8 @@ TEST(FitStateTest, AFitThatWasStoredGoesOnAsIfItHadNotBeen) {
   JobFit kept;
   JobFit stored;
   for (uint64_t step = 0; step < 200; ++step) {
-    // From the 50th step on all workers say their sequences, but for one of the 150th; loads come
-    // with the 100th, others with the 170th.
+    // From step 50 on all workers report their sequences, except one of step 150. Loads come with
+    // step 100, others with step 170.
     StepReport report = RandomReport(random, step, step >= 50 && step != 150);
     if (step >= 170) {
       report = WithLoads(random, report, {"frames"});
@@ -124,7 +124,7 @@ TEST(FitStateTest, TheLargestStateKeepsItsBound) {
   EXPECT_LE(SerializeFit(fit).size(), kMaxFitStateBytes);
 }
 
-// So that replicas of an earlier version go on reading what no worker's sequences are in.
+// So that replicas of an earlier version can read fits without sequences.
 TEST(FitStateTest, WithoutSequencesAFitIsWrittenAsVersionOne) {
   RandomStream random(4);
   JobFit fit;
@@ -134,7 +134,7 @@ TEST(FitStateTest, WithoutSequencesAFitIsWrittenAsVersionOne) {
   EXPECT_EQ(read, fit);
   AddReport(RandomReport(random, 30, /*says_sequences=*/true), read);
   EXPECT_EQ(SerializeFit(read)[4], 2);
-  // Once the recent samples have none, it is again.
+  // It is version one again when no recent sample has sequences.
   const uint64_t said = read.costs.samples;
   for (uint64_t step = 31; read.costs.samples < said + kRecentSamples; ++step) {
     AddReport(RandomReport(random, step), read);
@@ -142,7 +142,7 @@ TEST(FitStateTest, WithoutSequencesAFitIsWrittenAsVersionOne) {
   EXPECT_EQ(SerializeFit(read)[4], 1);
 }
 
-// So that replicas that know no groups read what none is in, and refuse what they would misread.
+// So that older replicas can read fits without groups, and refuse those that they would misread.
 TEST(FitStateTest, WithoutGroupsAFitIsWrittenAsBefore) {
   RandomStream random(6);
   JobFit fit;
@@ -161,7 +161,7 @@ TEST(FitStateTest, WithoutGroupsAFitIsWrittenAsBefore) {
   for (report.step = 31; fit.costs.samples < 20 * kRecentSamples; ++report.step) {
     AddReport(report, fit);
   }
-  // All are of one size again, as a replica without sums by size has them.
+  // All samples have one size again, as a replica without sums by size expects.
   EXPECT_EQ(SerializeFit(fit)[4], 3);
   EXPECT_EQ(*ParseFit(SerializeFit(fit)), fit);
   const uint64_t grouped = fit.costs.samples;
@@ -188,7 +188,7 @@ TEST(FitStateTest, WithoutLoadsAFitIsWrittenAsBefore) {
   EXPECT_EQ(*ParseFit(SerializeFit(fit)), fit);
 }
 
-// A job on groups of 8 ranks, whose workers did not say so before: its costs by the token were an
+// A job with groups of 8 ranks whose workers did not report that: its costs of a token were an
 // eighth.
 TEST(FitStateTest, AFitOfWorkersThatSaidNoGroupsIsLeftOnceTheyDo) {
   const TrueCosts& truth = testing::kReportedCosts;
@@ -248,7 +248,7 @@ TEST(FitStateTest, DamagedBytesAreRefused) {
   }
 }
 
-// Bytes that are hashed as they should be, but that no fit has. What is accepted can be used.
+// Bytes with a correct hash that no fit has. What is accepted must be usable.
 TEST(FitStateTest, BytesThatNoFitHasDoNoHarm) {
   uint64_t refused = 0;
   for (const uint64_t seed : testing::Seeds(200)) {
@@ -311,7 +311,7 @@ TEST(FitStateTest, BytesThatNoFitHasDoNoHarm) {
   EXPECT_GT(refused, testing::Cases(200) / 5);
 }
 
-// What a fit of reports that all say their sequences and loads becomes when it is tampered with.
+// Tampers with a fit whose reports all have sequences and loads.
 struct ForgedFit {
   std::string name;
   std::function<void(JobFit&)> make;
@@ -428,7 +428,7 @@ INSTANTIATE_TEST_SUITE_P(
                   }}),
     [](const auto& info) { return info.param.name; });
 
-// The bytes of a state: the version, then what SerializeFit writes after it, and the hash.
+// The bytes of a state: the version, the words that SerializeFit writes, and the hash.
 std::string HandWritten(char version, const std::vector<uint64_t>& words) {
   std::string state = std::string("BPFT") + version + std::string(3, '\0');
   const auto write = [&state](uint64_t word) {
@@ -441,11 +441,11 @@ std::string HandWritten(char version, const std::vector<uint64_t>& words) {
   return state;
 }
 
-// SerializeFit writes fits without samples as version 1, which has no column of sequences.
+// SerializeFit writes a fit without samples as version 1, which has no column for sequences.
 TEST(FitStateTest, CostsOfNoSamplesAreRefused) {
   constexpr size_t kCoefficients = 1 + 16 + 4 + 2;
   constexpr size_t kSaid = kCoefficients + 4 + 3;
-  // Without samples; then classes and hashes, of which there are none.
+  // No samples, then no classes and no hashes.
   std::vector<uint64_t> words(kSaid + 1 + 4);
   words[kCoefficients + 4] = std::bit_cast<uint64_t>(1.0);
   ASSERT_EQ(*ParseFit(HandWritten(2, words)), JobFit());

@@ -1,4 +1,4 @@
-// What fitted costs are for: plans that take less time.
+// The purpose of fitted costs: faster plans.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ constexpr uint32_t kRanks = 8;
 constexpr size_t kSequences = 256;
 constexpr int kSteps = 20;
 
-// A kind of training job: its sequences, its budget, and what its device really takes.
+// A kind of training job: its sequences, its budget, and the true costs of its device.
 struct Job {
   std::string name;
   std::vector<uint32_t> (*lengths)(size_t count, uint64_t seed);
@@ -51,7 +51,7 @@ std::vector<TimingSample> MicrobatchesOf(const PassPlan& pass) {
   return microbatches;
 }
 
-// Ranks meet after each micro-batch.
+// In lockstep: ranks wait for each other after each micro-batch.
 double StepTime(const PassPlan& pass, const TrueCosts& truth) {
   const std::vector<TimingSample> microbatches = MicrobatchesOf(pass);
   const size_t slots = pass.microbatches_per_rank[0];
@@ -66,7 +66,7 @@ double StepTime(const PassPlan& pass, const TrueCosts& truth) {
   return time;
 }
 
-// What is fitted to the micro-batches of kSteps steps, planned by the default costs.
+// The costs fitted to kSteps steps that were planned with the default costs.
 CostModel FittedTo(const Job& job, uint64_t seed) {
   RandomStream random(seed);
   JobFit fit;

@@ -97,7 +97,7 @@ TEST(JobFitTest, LoadsMayStandInAnyOrder) {
   EXPECT_NEAR(Costs(ordered.costs)->per_unit[0], 0.02, 0.01);
 }
 
-// A report without anything to fit says nothing of loads.
+// A report without timings does not say which loads the job has.
 TEST(JobFitTest, OtherLoadsEndTheCostsOfThoseBefore) {
   RandomStream random(4);
   JobFit fit;
@@ -118,7 +118,7 @@ TEST(JobFitTest, OtherLoadsEndTheCostsOfThoseBefore) {
   EXPECT_EQ(Costs(fit.costs)->per_unit, std::vector<double>());
 }
 
-// What a worker times on one stage, of a group, is made what the whole model takes on one rank.
+// Times of a stage or of a group's ranks become costs of the whole model on one rank.
 TEST(JobFitTest, CostsOfGroupsAndStagesAreThoseOfTheWholeModelOnOneRank) {
   const TrueCosts& truth = testing::kReportedCosts;
   for (const uint64_t seed : testing::Seeds(20)) {
@@ -138,7 +138,7 @@ TEST(JobFitTest, CostsOfGroupsAndStagesAreThoseOfTheWholeModelOnOneRank) {
   }
 }
 
-// Sequences are in full on each rank of a group.
+// Each rank of a group counts its sequences in full.
 TEST(JobFitTest, ADozenExactTimesOfGroupsAndStagesTellAllCoefficients) {
   const TrueCosts truth = {
       .per_token = 0.02, .per_token_squared = 4e-6, .per_microbatch = 12, .per_sequence = 0.5};

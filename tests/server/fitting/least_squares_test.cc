@@ -15,7 +15,7 @@ namespace {
 
 using testing::RandomStream;
 
-// Some of the columns, at least one.
+// A random set of columns, at least one.
 Columns RandomColumns(RandomStream& random) {
   return static_cast<Columns>(random.Between(1, kAllColumns));
 }
@@ -116,7 +116,7 @@ TEST(NormalEquationsTest, WhatIsForgottenForLongEndsAsNothing) {
   EXPECT_EQ(equations.right, NormalEquations().right);
 }
 
-// Every set of columns is tried.
+// Tries every set of columns.
 TEST(NonNegativeTest, NoSetOfColumnsExplainsMore) {
   for (const uint64_t seed : testing::Seeds(300)) {
     RandomStream random(seed);
@@ -133,7 +133,7 @@ TEST(NonNegativeTest, NoSetOfColumnsExplainsMore) {
   }
 }
 
-// Karush, Kuhn and Tucker's conditions, which hold at the optimum and nowhere else.
+// The conditions of Karush, Kuhn and Tucker, which hold only at the optimum.
 TEST(NonNegativeTest, NoCoefficientCanBeMovedForTheBetter) {
   uint64_t held = 0;
   for (const uint64_t seed : testing::Seeds(20000)) {

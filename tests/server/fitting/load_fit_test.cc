@@ -1,4 +1,4 @@
-// What loads cost, told from timings of micro-batches that have them.
+// Costs of loads, fitted to timings of micro-batches that have them.
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ using testing::Timed;
 using testing::TimedWithSequences;
 using testing::TrueCosts;
 
-// An encoder that takes some third of the time.
+// An encoder that uses about a third of the time.
 const TrueCosts kEncoder = {.per_token = 0.01,
                             .per_token_squared = 0.08 / 24576,
                             .per_microbatch = 30,
@@ -35,7 +35,7 @@ double RelativeError(double value, double truth) { return std::abs(value / truth
 
 using Generator = std::function<TimingSample(RandomStream&)>;
 
-// A fit to so many samples of `next`, timed by `truth`.
+// A fit to `samples` samples of `next`, timed by `truth`.
 CostFit FitOf(RandomStream& random, const TrueCosts& truth, const std::vector<std::string>& names,
               int samples, const Generator& next) {
   CostFit fit;
@@ -106,7 +106,7 @@ TEST(LoadFitTest, BesideSequencesBothAreFitted) {
   EXPECT_LT(RelativeError(costs.per_unit[1], truth.per_unit[1]), 0.1);
 }
 
-// Each of c ranks has its part of a load, as of tokens.
+// Each of c ranks has its share of a load, as of tokens.
 TEST(LoadFitTest, OfContextParallelRanksEachTakesItsPart) {
   for (const std::vector<double>& sizes : std::vector<std::vector<double>>{{4}, {1, 2, 8}}) {
     RandomStream random(2);
@@ -149,7 +149,7 @@ TEST(LoadFitTest, ALoadThatNeverOccursCostsNothing) {
   }
 }
 
-// To the last bit: what never occurs changes nothing.
+// Equal to the last bit: a load that never occurs changes nothing.
 TEST(LoadFitTest, LoadsThatNeverOccurLeaveTheFitAsItIs) {
   for (const uint64_t seed : testing::Seeds(20)) {
     RandomStream random(seed);
@@ -183,7 +183,7 @@ TEST(LoadFitTest, ALoadInProportionToTokensIsPartOfThese) {
   EXPECT_LT(WorstPrediction(costs, truth, of_tokens), 0.05);
 }
 
-// A caller's own costs of each micro-batch.
+// A load may be the caller's own cost of each micro-batch.
 TEST(LoadFitTest, ALoadCanHaveAllOfTheCost) {
   const auto own = [](RandomStream& random) {
     TimingSample sample = CommonMicrobatch(random);
@@ -252,7 +252,7 @@ TEST(LoadFitTest, NamesInAnotherOrderAreTheSame) {
   EXPECT_EQ(fit, before);
 }
 
-// What costs little is told once so many samples have it.
+// A small cost shows once many samples have the load.
 TEST(LoadFitTest, LoadsThatExplainLittleAreFittedOnceManySamplesHaveThem) {
   TrueCosts truth = kEncoder;
   truth.per_unit = {0.001, 0};
@@ -297,7 +297,7 @@ TEST(LoadFitTest, ASteadyJobOfEightLoadsHardlyEverStartsOver) {
   EXPECT_LE(starts, testing::Cases(10) / 10);
 }
 
-// Times that no model explains, loads at the limits of reports.
+// Times that no model explains, with loads at the limits of reports.
 TEST(LoadFitTest, WhateverIsReportedCoefficientsAreFiniteAndNotNegative) {
   for (const uint64_t seed : testing::Seeds(50)) {
     RandomStream random(seed);

@@ -15,7 +15,7 @@ namespace {
 
 using testing::RandomStream;
 
-// times[b][s][r] is what rank r takes for slot s of mini-batch b.
+// times[b][s][r] is the time of rank r for slot s of mini-batch b.
 using Times = std::vector<std::vector<std::vector<double>>>;
 
 StepReport ReportOf(const Times& times, uint32_t ranks) {
@@ -46,7 +46,7 @@ Times RandomTimes(RandomStream& random, uint32_t ranks) {
   return times;
 }
 
-// By the definition.
+// By definition.
 double Lockstep(const Times& times) {
   double step = 0;
   for (const auto& slots : times) {
@@ -130,7 +130,7 @@ TEST(MeasuredStepTest, SlotsAndMiniBatchesCountFromZero) {
   EXPECT_FALSE(MeasureStep(report).has_value());
 }
 
-// Rank 1's second micro-batch is of the next mini-batch.
+// Rank 1's second micro-batch belongs to the next mini-batch.
 TEST(MeasuredStepTest, ASlotIsOfOneMiniBatch) {
   StepReport report = ReportOf({{{1, 2}, {3, 4}}}, 2);
   ASSERT_TRUE(MeasureStep(report).has_value());
@@ -142,7 +142,7 @@ TEST(MeasuredStepTest, ASlotIsOfOneMiniBatch) {
   }
 }
 
-// Stages of a pipeline also wait for each other.
+// Stages of a pipeline wait for each other too.
 TEST(MeasuredStepTest, IsNotKnownOfAPartOfTheModel) {
   StepReport report = ReportOf({{{1, 2}, {3, 4}}}, 2);
   for (ReportedMicrobatch& one : report.microbatches) one.context_parallel = 8;

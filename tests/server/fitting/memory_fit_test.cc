@@ -19,7 +19,7 @@ using testing::RandomStream;
 
 constexpr double kGigabyte = 1e9;
 
-// Bytes: a constant, a share for each token, and the allocator's rounding on top.
+// A peak in bytes: a constant, a share for each token, and rounding by the allocator.
 struct Memory {
   double constant = 0;
   double per_token = 0;
@@ -29,7 +29,7 @@ struct Memory {
     return static_cast<uint64_t>((constant + per_token * static_cast<double>(tokens)) *
                                  (1 + rounding * random.Uniform()));
   }
-  // The most tokens within the limit, whatever the rounding.
+  // The most tokens within the limit with the worst rounding.
   double Budget(double limit) const { return (limit / (1 + rounding) - constant) / per_token; }
 };
 
@@ -59,15 +59,15 @@ TEST(MemoryFitTest, TheSuggestionIsSafeAndNearlyAllThatFits) {
       EXPECT_LE(suggested, budget * 1.001) << seed << " " << share;
       EXPECT_LE(suggested, 1.25 * static_cast<double>(most)) << seed;
       const double reachable = std::min(memory.Budget(limit), 1.25 * static_cast<double>(most));
-      // What classes a sixteenth of an octave wide cost, and what rounding the envelope takes for
-      // memory everywhere.
+      // The suggestion may be lower by the width of a class, a sixteenth of an octave, and because
+      // the envelope assumes the worst rounding everywhere.
       const double slack = reachable / 10 + memory.rounding * limit / memory.per_token;
       EXPECT_GE(suggested, reachable - slack) << seed << " " << share;
     }
   }
 }
 
-// Whatever the peaks: not above any micro-batch that took too much.
+// Whatever the peaks, the suggestion allows no micro-batch that exceeded the limit.
 TEST(MemoryFitTest, NoSampleWithinTheSuggestionTookMoreThanTheLimit) {
   uint64_t suggested_any = 0;
   for (const uint64_t seed : testing::Seeds(1000)) {
@@ -103,7 +103,8 @@ TEST(MemoryFitTest, OneKindOfMicrobatchIsExtrapolatedInProportion) {
   EXPECT_EQ(SuggestTokens(fit, 80'000'000'000), 20480);
 }
 
-// A counter that is never reset shows the largest micro-batch so far, as if tokens took no memory.
+// A counter that is never reset shows the largest micro-batch so far, as if tokens needed no
+// memory.
 TEST(MemoryFitTest, ACounterThatIsNotResetDoesNotPromiseMore) {
   for (const uint64_t seed : testing::Seeds(150)) {
     RandomStream random(seed);

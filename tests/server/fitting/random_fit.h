@@ -14,11 +14,11 @@
 
 namespace batchplan::testing {
 
-// What the micro-batches of RandomReport take on one rank.
+// The true costs on one rank in RandomReport.
 inline const TrueCosts kReportedCosts = {
     .per_token = 0.01, .per_token_squared = 1e-6, .per_microbatch = 30};
 
-// One to eight micro-batches, with peaks, and with their sequences where the worker says them.
+// One to eight micro-batches with peaks, and with their sequences if the worker reports them.
 inline StepReport RandomReport(RandomStream& random, uint64_t step, bool says_sequences = false) {
   StepReport report = {.step = step, .microbatches = {}};
   const uint64_t count = random.Between(1, 8);
@@ -37,8 +37,8 @@ inline StepReport RandomReport(RandomStream& random, uint64_t step, bool says_se
   return report;
 }
 
-// The same of context-parallel groups of 1 to 16 ranks, and of stages with all of the model or
-// parts of it.
+// RandomReport for context-parallel groups of 1 to 16 ranks, and for stages with all of the model
+// or parts of it.
 inline StepReport RandomReportOfGroups(RandomStream& random, uint64_t step, bool says_sequences) {
   StepReport report = {.step = step, .microbatches = {}};
   const uint64_t count = random.Between(1, 8);
@@ -58,8 +58,8 @@ inline StepReport RandomReportOfGroups(RandomStream& random, uint64_t step, bool
   return report;
 }
 
-// The same report, with loads of these names in micro-batches that take longer for them: in every
-// second one, 0.02 ms a unit.
+// Adds loads of these names to a report: every second micro-batch has them and lasts 0.02 ms longer
+// for each unit.
 inline StepReport WithLoads(RandomStream& random, StepReport report,
                             const std::vector<std::string>& names) {
   report.loads = names;
@@ -74,8 +74,8 @@ inline StepReport WithLoads(RandomStream& random, StepReport report,
   return report;
 }
 
-// After 0 .. 60 reports, of workers none of which or nearly all of which say their sequences, and
-// in some jobs of context-parallel groups, or with one to eight loads, whose names may change.
+// A fit after 0 .. 60 reports. Either no worker reports sequences or nearly all do. Some jobs have
+// context-parallel groups, or one to eight loads, whose names may change.
 inline JobFit RandomFit(RandomStream& random) {
   JobFit fit;
   const uint64_t reports = random.Between(0, 60);

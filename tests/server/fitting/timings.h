@@ -1,4 +1,4 @@
-// Micro-batches and their times by a cost model that is known, with noise and stragglers.
+// Micro-batches and their times by known costs, with noise and stragglers.
 
 #ifndef BATCHPLAN_TESTS_SERVER_FITTING_TIMINGS_H_
 #define BATCHPLAN_TESTS_SERVER_FITTING_TIMINGS_H_
@@ -15,15 +15,15 @@
 
 namespace batchplan::testing {
 
-// Milliseconds.
+// Costs in milliseconds.
 struct TrueCosts {
   double per_token = 0;
   double per_token_squared = 0;
   double per_microbatch = 0;
   double per_sequence = 0;
-  // Of a token that another rank of the group holds, by size of the group.
+  // For a token that another rank of the group holds, by size of the group.
   std::map<double, double> exchange = {};
-  // Of each load.
+  // For each load.
   std::vector<double> per_unit = {};
 
   double OfExchange(const TimingSample& sample) const {
@@ -44,21 +44,21 @@ struct TrueCosts {
   }
 };
 
-// How a job's times scatter.
+// How the times of a job vary.
 struct Scatter {
-  // The standard deviation of a time over the time.
+  // The standard deviation of a time, relative to the time.
   double noise = 0.04;
   // The share of micro-batches that take 2 to 10 times as long.
   double stragglers = 0.05;
 };
 
-// 2^low .. 2^high, each octave as likely as the next.
+// In 2^low .. 2^high, with all octaves equally likely.
 inline double LogUniform(RandomStream& random, double low, double high) {
   return std::exp2(low + (high - low) * random.Uniform());
 }
 
-// A micro-batch without its time: sequences of `mean` * (0.5 .. 1.5) tokens, as many as fit into
-// `budget`, and at least one.
+// A micro-batch without a time: as many sequences of `mean` * (0.5 .. 1.5) tokens as fit `budget`,
+// at least one.
 inline TimingSample Microbatch(RandomStream& random, double budget, double mean) {
   TimingSample sample;
   for (;;) {
@@ -71,22 +71,22 @@ inline TimingSample Microbatch(RandomStream& random, double budget, double mean)
   }
 }
 
-// A micro-batch of 256 .. 131072 tokens in sequences of 128 .. 131072: from many short ones to a
-// single long one, so that every coefficient shows.
+// A micro-batch of 256 .. 131072 tokens in sequences of 128 .. 131072 tokens: from many short ones
+// to a single long one, so that every coefficient shows.
 inline TimingSample VariedMicrobatch(RandomStream& random) {
   const double budget = LogUniform(random, 8, 17);
   return Microbatch(random, budget, LogUniform(random, 7, 17));
 }
 
-// A micro-batch of 1024 .. 32768 tokens in sequences of 128 .. 8192: of a few dozen, none is so
-// unlike the others that it alone decides on a coefficient.
+// A micro-batch of 1024 .. 32768 tokens in sequences of 128 .. 8192 tokens. In a few dozen of
+// these, none is so unusual that it alone determines a coefficient.
 inline TimingSample CommonMicrobatch(RandomStream& random) {
   const double budget = LogUniform(random, 10, 15);
   return Microbatch(random, budget, LogUniform(random, 7, 13));
 }
 
-// A common micro-batch with two loads: patches of 0 .. 12 images of 1024 patches each, and 0 .. 4
-// seconds of sound of 50 frames each; in so many of a hundred neither.
+// A common micro-batch with two loads: patches of 0 .. 12 images with 1024 patches each, and 0 .. 4
+// seconds of sound with 50 frames each; `text_percent` of the micro-batches have neither.
 inline TimingSample MultimodalMicrobatch(RandomStream& random, uint32_t text_percent = 25) {
   TimingSample sample = CommonMicrobatch(random);
   sample.loads = {1024.0 * static_cast<double>(random.Between(0, 12)),
@@ -95,7 +95,7 @@ inline TimingSample MultimodalMicrobatch(RandomStream& random, uint32_t text_per
   return sample;
 }
 
-// The sample with the time it takes.
+// The sample with its time.
 inline TimingSample TimedWithSequences(RandomStream& random, TimingSample sample,
                                        const TrueCosts& costs, const Scatter& scatter) {
   sample.milliseconds = costs.Of(sample) * (1 + scatter.noise * random.Normal());
@@ -103,7 +103,7 @@ inline TimingSample TimedWithSequences(RandomStream& random, TimingSample sample
   return sample;
 }
 
-// The same, of a worker that does not say how many sequences there were.
+// The sample with its time, from a worker that does not report sequences.
 inline TimingSample Timed(RandomStream& random, const TimingSample& sample, const TrueCosts& costs,
                           const Scatter& scatter) {
   TimingSample timed = TimedWithSequences(random, sample, costs, scatter);

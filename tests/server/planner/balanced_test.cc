@@ -1,5 +1,5 @@
-// The balanced solver's whole plans, beside what the reference presets make of the same request and
-// beside the proven bounds.
+// Whole plans of the balanced solver, compared with the plans of the reference presets for the same
+// request, and with proven bounds.
 
 #include <gtest/gtest.h>
 
@@ -25,14 +25,14 @@ using testing::GeneratedRequest;
 using testing::MakeCheckedPlan;
 using testing::PackedOptions;
 
-// What step times are added up to may differ by.
+// By how much summed step times may differ.
 constexpr double kRounding = 1e-9;
 
 constexpr absl::string_view kPackedPresets[] = {"nemo_rl_packing", "roll_packing", "mindspeed_rl",
                                                 "verl"};
 constexpr absl::string_view kPaddedPresets[] = {"nemo_rl_dynamic"};
 
-// `pass` assigned as the preset does it, under the same limits, rows and order.
+// `pass` with the assignment of the preset, under the same limits, rows and order.
 PassOptions AssignedAs(absl::string_view preset, const PassOptions& pass,
                        const Topology& topology) {
   const PassOptions method = *PresetPass(preset, topology);
@@ -50,8 +50,8 @@ struct Comparison {
   uint64_t shorter = 0;
 };
 
-// Plans `options`, whose passes are balanced, and the same as each preset assigns; where both can
-// be planned, the balanced step of the first pass, which decides the ranks, is no longer.
+// Plans `options`, whose passes are balanced, and the same request by each preset. If both have a
+// plan, the balanced step of the first pass, which decides the ranks, is no longer.
 void ExpectNoLongerThanPresets(const Manifest& manifest, const PlanOptions& options,
                                Comparison& comparison) {
   const auto balanced = MakeCheckedPlan(manifest, options);
@@ -73,7 +73,7 @@ void ExpectNoLongerThanPresets(const Manifest& manifest, const PlanOptions& opti
   }
 }
 
-// A batch as trainers have them.
+// A batch like those of trainers.
 struct Family {
   std::string name;
   size_t sequences;
@@ -207,10 +207,10 @@ void ExpectRandomStepsNoLonger(const std::vector<GeneratedRequest>& requests) {
   EXPECT_GT(comparison.compared, requests.size() / 2);
 }
 
-// All passes balanced, over the same mini-batches, with effort enough that the presets' assignments
-// are candidates.
+// The request with all passes balanced, over the same mini-batches, with enough effort to try the
+// presets' assignments.
 GeneratedRequest Balanced(GeneratedRequest request, uint64_t seed) {
-  // A preset would shard otherwise.
+  // Presets would shard differently.
   request.ranks.clear();
   for (PassOptions& pass : request.options.passes) {
     pass.ignore_mini_batches = request.options.passes[0].ignore_mini_batches;
@@ -266,7 +266,7 @@ TEST(BalancedTest, SpreadingEmptyMicrobatchesDoesNotLoseToAPreset) {
   EXPECT_GT(comparison.compared, 0);
 }
 
-// The preset deals bins, which another pass refuses, and then comes to other ranks.
+// The preset deals bins that another pass refuses, and then finds other ranks.
 TEST(BalancedTest, APresetThatAnotherPassRefusesIsNoShorter) {
   const std::vector<uint32_t> lengths = {52, 47, 63, 55, 30, 26, 59, 50,
                                          59, 19, 38, 42, 19, 57, 37, 25};
@@ -285,7 +285,7 @@ TEST(BalancedTest, APresetThatAnotherPassRefusesIsNoShorter) {
   EXPECT_EQ(comparison.compared, std::size(kPackedPresets));
 }
 
-// The preset's own ranks leave a micro-batch empty, and its even ones do not.
+// The preset's own ranks leave a micro-batch empty; its even ones do not.
 TEST(BalancedTest, APresetThatSpreadsItsEmptyMicrobatchesIsNoShorter) {
   const std::vector<uint32_t> lengths = {13, 37, 39, 31, 13, 29, 23, 23, 12};
   PlanOptions options = PackedOptions(50, Packer::kBalanced, 3, Sharding::kBalanced);
@@ -302,7 +302,7 @@ TEST(BalancedTest, APresetThatSpreadsItsEmptyMicrobatchesIsNoShorter) {
   EXPECT_EQ(comparison.compared, std::size(kPackedPresets));
 }
 
-// The preset's ranks make a longer step, which is seen before they are refused.
+// The preset's ranks make a longer step, which is found before they are refused.
 TEST(BalancedTest, APresetThatIsRefusedAtALongerStepIsNoShorter) {
   const std::vector<uint32_t> lengths = {64, 47, 72, 63, 16, 69, 9, 50, 68, 55};
   const std::vector<uint32_t> group_ids = {0, 1, 1, 2, 2, 3, 4, 4, 4, 5};
@@ -318,8 +318,8 @@ TEST(BalancedTest, APresetThatIsRefusedAtALongerStepIsNoShorter) {
   EXPECT_EQ(comparison.compared, std::size(kPackedPresets));
 }
 
-// The solver's own ranks are refused. What it falls back to leaves micro-batches in any order,
-// which takes longer where ranks wait for each other.
+// The solver's own ranks are refused. The fallback leaves micro-batches in any order, which makes a
+// longer step in lockstep.
 TEST(BalancedTest, MicrobatchesOfAFallbackStandCostliestFirst) {
   const std::vector<uint32_t> lengths = {35, 36, 75, 49, 71, 70, 43, 53,
                                          40, 72, 74, 42, 21, 27, 53, 63};
@@ -340,8 +340,8 @@ TEST(BalancedTest, MicrobatchesOfAFallbackStandCostliestFirst) {
   EXPECT_EQ(comparison.compared, std::size(kPackedPresets));
 }
 
-// Micro-batches that cost the same before rows are padded, and not after, stand as they did when
-// step times were compared.
+// Micro-batches with equal costs before padding, but different ones after it, keep the order in
+// which step times were compared.
 TEST(BalancedTest, StepsInAnOrderThatIsAskedForAreNoLongerThanThoseOfThePresets) {
   const std::vector<uint32_t> lengths = {37, 77, 82, 22, 85, 33, 85, 87,
                                          51, 65, 81, 78, 49, 62, 23};
@@ -358,7 +358,7 @@ TEST(BalancedTest, StepsInAnOrderThatIsAskedForAreNoLongerThanThoseOfThePresets)
   EXPECT_EQ(comparison.compared, std::size(kPackedPresets));
 }
 
-// Of the many ways to give ten groups to eight ranks none is of use, which takes few steps to see.
+// None of the many ways to give ten groups to eight ranks is useful, which a few steps show.
 TEST(BalancedTest, GroupsTooUnevenForTheRanksAreRefused) {
   std::vector<uint32_t> lengths = testing::MathsLengths(200, 1);
   for (uint32_t& length : lengths) length = std::min(length, uint32_t{4096});

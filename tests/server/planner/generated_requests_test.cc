@@ -1,7 +1,6 @@
-// Requests that generators make: small ones of every kind, held against the oracle that tries all
-// plans; every preset over random topologies, budgets, mini-batches and groups; and anything that
-// can be asked. Each gets a plan that keeps every promise, or an error that says which field is in
-// the way.
+// Generated requests: small ones of every kind, compared with the oracle that tries all plans;
+// every preset with random topologies, budgets, mini-batches and groups; and arbitrary requests.
+// Each gets a plan that keeps every promise, or an error that names the field to change.
 
 #include <gtest/gtest.h>
 
@@ -20,7 +19,7 @@
 namespace batchplan {
 namespace {
 
-// Of that many small requests those that can be planned are, and no others.
+// Of `count` small requests, exactly those are planned that have a plan.
 void PlanSmallRequests(uint64_t count, bool with_loads) {
   uint64_t refused = 0;
   const uint64_t requests = testing::Cases(count);
@@ -105,7 +104,7 @@ TEST(RandomRequestsTest, GetAPlanThatKeepsEveryPromiseOrAnInvalidArgument) {
   EXPECT_LT(refused, requests / 2);
 }
 
-// Beside all that they combine with.
+// Combined with everything that loads can be combined with.
 TEST(RandomRequestsTest, WithLoadsGetAPlanThatKeepsEveryPromiseOrAClearRefusal) {
   uint64_t refused = 0;
   const uint64_t requests = testing::Cases(2000);

@@ -1,4 +1,4 @@
-// Slots of one kind of sequences, beside the best of all plans of a few.
+// Slots with one kind of sequences, compared with the best plans of few sequences.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -70,8 +70,8 @@ KindsRequest RequestOfKinds(uint64_t seed) {
   return request;
 }
 
-// What a step takes of these bins, slot s of rank r being number r * slots + s; nothing if they
-// are no plan.
+// The step time of these bins, where slot s of rank r is bin r * slots + s; none if they are no
+// plan.
 std::optional<double> TimeOf(const KindsRequest& request, const std::vector<uint32_t>& bin_of,
                              uint32_t slots) {
   const uint32_t ranks = request.options.topology.data_parallel;
@@ -158,7 +158,7 @@ TEST(KindsTest, AreApartAndNearTheBestOfAllPlans) {
       continue;
     }
     ++planned;
-    // With many empty micro-batches there are more slots than are tried here.
+    // With many empty micro-batches, a plan may need more slots than are tried here.
     if (!best) continue;
     const PlanMetrics& metrics = plan->passes[0].metrics;
     EXPECT_LE(metrics.lower_bound_step_time, *best * (1 + 1e-9));

@@ -1,6 +1,6 @@
-// What a request of up to a megabyte may take, whatever it asks for: ticks, which are counted and
-// so the same everywhere. They are counted generously: of 400 such requests the slowest took 1.6 s
-// of processor time, at THOROUGH 8.1 s.
+// The work for a request of up to a megabyte, whatever it asks for. It is counted in ticks, and so
+// is the same everywhere. The limits are generous: of 400 such requests, the slowest needed 1.6 s
+// of processor time, and 8.1 s at THOROUGH.
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Plans of a few sequences with loads beside the best of all, which is found by trying every
-// assignment.
+// Plans of a few sequences with loads, compared with the best plans, which are found by trying
+// every assignment.
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@
 namespace batchplan {
 namespace {
 
-// A request of a few sequences with one or two loads, of which the first may have items.
+// A request of a few sequences with one or two loads; the first may have items.
 struct SmallRequest {
   std::vector<uint32_t> lengths;
   std::vector<uint32_t> ranks;
@@ -125,8 +125,8 @@ SmallRequest RequestOf(uint64_t seed) {
   return request;
 }
 
-// What a step takes of these bins, slot s of rank r being number r * slots + s; nothing if they
-// break a limit.
+// The step time of these bins, where slot s of rank r is bin r * slots + s; none if they break a
+// limit.
 class Judge {
  public:
   explicit Judge(const SmallRequest& request)
@@ -246,7 +246,7 @@ class Judge {
   const uint32_t ranks_;
 };
 
-// The shortest step of all assignments; nothing if none is allowed.
+// The shortest step of all assignments; none if none is allowed.
 std::optional<double> BestOf(const SmallRequest& request) {
   const Judge judge(request);
   const auto count = static_cast<uint32_t>(request.lengths.size());
@@ -294,7 +294,8 @@ TEST(LoadsOptimumTest, IsNeverBelowTheBoundsAndPlannedForWhereThereIsOne) {
   EXPECT_GT(planned, testing::Cases(2000) / 3);
 }
 
-// One slot has too many large items for four ranks, so that some micro-batches of two stay empty.
+// One slot would have too many large items for four ranks. With two slots, some micro-batches stay
+// empty.
 TEST(LoadsOptimumTest, DealtItemsAboveTheLimitOfOneSlotTakeTwo) {
   const std::vector<uint32_t> lengths = {283, 342, 238, 291};
   const std::vector<uint32_t> sequences = {0, 0, 1, 1, 2, 3, 3};

@@ -1,5 +1,5 @@
-// What requests do to their plans beyond what the plan checker and the oracle of small requests can
-// tell: how good plans are, in which order, and what refusals say.
+// Effects of requests on plans that neither the plan checker nor the oracle of small requests can
+// judge: the quality of plans, their order, and the text of refusals.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -58,12 +58,12 @@ TEST(MakePlanTest, EmptyMicrobatchesComeLastAndAreSpreadOverTheRanks) {
 TEST(MakePlanTest, MicrobatchesAreEmptyOnlyWherePackingTighterDoesNotHelp) {
   PlanOptions options = PackedOptions(10, Packer::kConcatenative, 2);
   options.allow_empty_microbatches = true;
-  // In order three bins, for two ranks four, but two are enough.
+  // In order, three bins, and four for two ranks; but two are enough.
   EXPECT_THAT(PlanOf({4, 7, 6}, options).passes[0].microbatches_per_rank, ElementsAre(1));
 }
 
 TEST(MakePlanTest, NoRankHasEmptyMicrobatchesThatAnotherDivisionSpares) {
-  // Longest first would give rank 0 the 100 alone, and three empty micro-batches.
+  // Longest first would give rank 0 only the 100, and three empty micro-batches.
   PlanOptions options = PackedOptions(100, Packer::kFirstFitDecreasing, 2, Sharding::kLpt);
   options.passes[0].min_microbatches = 4;
   options.allow_empty_microbatches = true;
@@ -80,8 +80,8 @@ TEST(MakePlanTest, AGroupThatFitsNoMicrobatchIsNamed) {
   EXPECT_THAT(std::string(plan.status().message()), HasSubstr("group 77 takes 10 tokens"));
 }
 
-// The heaviest groups first would give a rank both groups of three and leave it with no room for
-// the last of two.
+// If the heaviest groups came first, a rank would get both groups of three, and would have no room
+// for the last group of two.
 TEST(MakePlanTest, EqualCountsAreFoundForGroupsOfSeveralSizes) {
   PlanOptions options = PackedOptions(100, Packer::kFirstFitDecreasing, 2, Sharding::kLpt);
   options.passes[0].sequence_counts = EqualCounts::kExact;
@@ -105,7 +105,7 @@ TEST(MakePlanTest, AnOptimalScanPadsLessThanASortedOne) {
 }
 
 TEST(MakePlanTest, RanksOfTheSameWidthsKeepThemInAnyOrder) {
-  // Groups of 1 | 2, 6 | 8 sequences: ordered each by itself the ranks would disagree.
+  // Groups of 1 | 2, 6 | 8 sequences; if each were ordered by itself, the ranks would disagree.
   std::vector<uint32_t> lengths = {10};
   std::vector<uint32_t> group_ids = {0};
   const auto add = [&](uint32_t group, size_t count, uint32_t length) {
@@ -153,7 +153,7 @@ TEST(MakePlanTest, ALaterPassKeepsTheMiniBatchsOrderWithinARank) {
 }
 
 TEST(MakePlanTest, AGroupBesideAWiderSequenceOfAnotherRankKeepsTheBudget) {
-  // Sorted by tokens: 1 | 1, then the pair | 5. Two rows as wide as the 5 would be 10 tokens.
+  // Sorted by tokens: 1 | 1, then the pair | 5. Two rows as wide as the 5 would have 10 tokens.
   const std::vector<uint32_t> lengths = {2, 2, 1, 1, 5};
   const std::vector<uint32_t> group_ids = {1, 1, 2, 3, 4};
   PlanOptions options = PackedOptions(9, Packer::kBalanced, 2, Sharding::kStrideSorted);

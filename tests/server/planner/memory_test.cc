@@ -1,5 +1,5 @@
-// What a request may hold while it is planned: 200 MiB and 50 times its own bytes, of which the
-// plan itself, its message and the message's bytes are a part.
+// The memory for planning a request: at most 200 MiB and 50 times its own bytes. That includes the
+// plan, its message and the message's bytes.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@ using testing::PackedOptions;
 
 constexpr uint64_t kMebibyte = uint64_t{1} << 20;
 
-// The lengths once more, as the message that came has them, and what answers: a message as large as
-// the plan, and its bytes.
+// The lengths once more, for the request's message, and the answer: a message as large as the plan,
+// and its bytes.
 uint64_t BytesBeside(const std::vector<uint32_t>& lengths, const Plan& plan) {
   uint64_t values = 0;
   for (const PassPlan& pass : plan.passes) {
@@ -32,7 +32,7 @@ uint64_t BytesBeside(const std::vector<uint32_t>& lengths, const Plan& plan) {
   return 5 * lengths.size() + 7 * values;
 }
 
-// Of lengths of one byte each on the wire.
+// The lengths have one byte each on the wire.
 void ExpectBounded(const std::vector<uint32_t>& lengths, const PlanOptions& options) {
   const uint64_t limit = 200 * kMebibyte + 50 * lengths.size();
   uint64_t peak = 0;
@@ -68,7 +68,7 @@ TEST(MemoryTest, AMiniBatchForEverySequence) {
   PlanOptions options = PackedOptions(128, Packer::kBalanced, 1, Sharding::kBalanced);
   options.mini_batches.size = 1;
   ExpectBounded(ShortLengths(500'000), options);
-  // And a pass over all of them, which needs to know every share.
+  // And a pass over all mini-batches, which needs the ranks of all.
   options.passes.push_back(options.passes[0]);
   options.passes[1].name = "logprob";
   options.passes[1].ignore_mini_batches = true;
@@ -84,7 +84,7 @@ TEST(MemoryTest, TheCandidatesOfAThoroughPlan) {
   ExpectBounded(ShortLengths(1'000'000), options);
 }
 
-// In micro-batches of a sequence or two.
+// In micro-batches of one or two sequences.
 TEST(MemoryTest, AsManySequencesAsAServerTakes) {
   PlanOptions options = PackedOptions(128, Packer::kBalanced, 16, Sharding::kBalanced);
   options.effort = Effort::kFast;
@@ -101,7 +101,7 @@ TEST(MemoryTest, HalfOfWhatWaits) {
   ExpectBounded(ShortLengths(1'500'000), options);
 }
 
-// As many sequences as a megabyte holds.
+// As many sequences as a megabyte can hold.
 TEST(MemoryTest, GroupsOfManySizes) {
   for (const uint32_t pool : {64u, 65536u}) {
     PlanOptions options = PackedOptions(128, Packer::kBalanced, pool, Sharding::kBalanced);

@@ -38,7 +38,7 @@ void Shuffle(RandomStream& random, std::vector<uint32_t>& values) {
   }
 }
 
-// The bins as what they hold, in an order of their own.
+// The lengths in each bin, in a canonical order.
 std::vector<std::vector<uint32_t>> SortedBins(const Plan& plan) {
   std::vector<std::vector<uint32_t>> bins = LengthsOf(plan.passes[0]);
   for (std::vector<uint32_t>& bin : bins) std::sort(bin.begin(), bin.end());
@@ -147,7 +147,7 @@ TEST(MetamorphicTest, ALargerBudgetNeverRaisesTheLowerBound) {
   }
 }
 
-// One request for each way in which the balanced solver works.
+// One request for each way of the balanced solver.
 std::vector<PlanOptions> EveryBalance() {
   std::vector<PlanOptions> all;
   for (const Synchronization synchronization :
@@ -167,8 +167,8 @@ std::vector<PlanOptions> EveryBalance() {
   return all;
 }
 
-// For each of EveryBalance over random batches, the plans of the request and of the changed one,
-// where there is one at all.
+// For each of EveryBalance and random batches: the plans of the request and of the changed one, if
+// both exist.
 template <typename Change, typename Compare>
 void CompareBalanced(uint64_t batches, Change change, Compare compare) {
   uint64_t compared = 0;

@@ -78,8 +78,8 @@ TEST(MetricsTest, ALongSequenceBoundsTheStep) {
 }
 
 TEST(MetricsTest, TheStepTimeBoundFollowsTheSynchronization) {
-  // One of 100 squared, forty of 10 squared: in lockstep, nothing in the micro-batch beside the
-  // long one can take as long.
+  // One of 100 squared, forty of 10 squared. In lockstep, nothing in the micro-batch beside the
+  // long one can last as long.
   std::vector<uint32_t> lengths(40, 10);
   lengths.push_back(100);
   PlanOptions options = PackedOptions(100, Packer::kFirstFitDecreasing, 2);
@@ -132,12 +132,12 @@ TEST(MetricsTest, WhatRanksExchangeIsPredictedAndNotIdeal) {
                         .per_token_squared = 0.1,
                         .per_microbatch = 10,
                         .exchange = {{.up_to_size = 2, .per_token = 100}, {.per_token = 2}}};
-  // A quarter of 40 + 160 and of 80 + 640, and the other three quarters of 2 * 40 and of 2 * 80.
+  // A quarter of 40 + 160 and of 80 + 640; the exchange is three quarters of 2 * 40 and of 2 * 80.
   const PlanMetrics packed = MakeCheckedPlan({40, 80}, options)->passes[0].metrics;
   EXPECT_NEAR(packed.ideal_step_time, 50 + 180 + 10, 1e-9);
   EXPECT_NEAR(packed.predicted_step_time, 50 + 180 + 60 + 120 + 10, 1e-9);
   EXPECT_NEAR(packed.lower_bound_step_time, 50 + 180 + 60 + 120 + 10, 1e-9);
-  // Attention takes 40 and 160, so that 20 of the first sequence are left to wait for.
+  // Attention lasts 40 and 160, so that the first sequence still waits for 20.
   options.cost_model.exchange_overlaps = true;
   const PlanMetrics hidden = MakeCheckedPlan({40, 80}, options)->passes[0].metrics;
   EXPECT_NEAR(hidden.predicted_step_time, 50 + 180 + 20 + 10, 1e-9);
@@ -169,7 +169,7 @@ TEST(MetricsTest, TailPaddingIsNotFree) {
   EXPECT_NEAR(metrics.predicted_step_time, 100, 1e-9);
 }
 
-// What waits for transfers is far longer than what is computed.
+// Waiting for transfers lasts far longer than computing.
 TEST(MetricsTest, BoundsOfManyMiniBatchesOnPipelinesAddUp) {
   PlanOptions options = PackedOptions(100, Packer::kBalanced, 1, Sharding::kBalanced);
   options.topology.pipeline_parallel = 2;
@@ -178,7 +178,7 @@ TEST(MetricsTest, BoundsOfManyMiniBatchesOnPipelinesAddUp) {
   const std::vector<uint32_t> lengths(64, 50);
   const auto plan = MakeCheckedPlan(lengths, options);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  // There and back, once a mini-batch.
+  // There and back, once for each mini-batch.
   EXPECT_GE(plan->passes[0].metrics.lower_bound_step_time, 64 * 2 * 1e9);
   EXPECT_GE(plan->passes[0].metrics.pipeline_bubble, 0.99);
 

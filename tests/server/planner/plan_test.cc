@@ -17,7 +17,7 @@ Plan SmallPlan() {
 }
 
 TEST(FingerprintTest, IsSha256OfTheDocumentedBytes) {
-  // Computed apart, with Python's hashlib over struct.pack of the same numbers.
+  // Computed independently, by Python's hashlib over struct.pack of the same numbers.
   EXPECT_EQ(Fingerprint(SmallPlan()),
             "bf0142e67966a6f894d71909ac68d60a3bf4aa076fd8c186e80b1c00f79ff279");
 }

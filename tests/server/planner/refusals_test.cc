@@ -1,5 +1,5 @@
-// Requests that no plan can meet: each answered with an error that names field, value and limit.
-// Random requests are spoiled by one mistake each; the others are about what the error says.
+// Requests without a plan: the errors must name field, value and limit. Each of the random requests
+// has one mistake; the other tests check the text of errors.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -117,7 +117,7 @@ TEST(RefusalsTest, PadToBelowTheLongest) {
               AllOf(HasSubstr("manifest.pad_to is 8"), HasSubstr("sequence 1 has 9")));
 }
 
-// Each of them alone would be planned.
+// Each pass alone could be planned.
 TEST(RefusalsTest, PassesThatAskForTooManyEmptyMicrobatchesTogether) {
   PlanOptions options = PackedOptions(10, Packer::kConcatenative, 4);
   options.allow_empty_microbatches = true;
@@ -128,7 +128,7 @@ TEST(RefusalsTest, PassesThatAskForTooManyEmptyMicrobatchesTogether) {
               AllOf(HasSubstr("more than 262144 micro-batches beyond one a sequence"),
                     HasSubstr("data_parallel 4, 1 mini-batches, 2 passes")));
 
-  // A slot of these may be one group.
+  // A slot may be a single group.
   options.topology.dynamic_context.emplace();
   for (PassOptions& pass : options.passes) {
     pass.sharding = Sharding::kBalanced;

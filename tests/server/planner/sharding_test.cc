@@ -1,4 +1,5 @@
-// The shardings that name the rank of every sequence keep their word, whatever else is asked.
+// Shardings that fix the rank of every sequence keep their rule, whatever else the request asks
+// for.
 
 #include <gtest/gtest.h>
 
@@ -22,7 +23,7 @@ struct Planned {
   uint32_t length = 0;
 };
 
-// By manifest position; dropped sequences are left out.
+// Keyed by manifest position; dropped sequences are left out.
 std::map<uint32_t, Planned> PlannedSequences(const PassPlan& pass, uint32_t ranks) {
   std::map<uint32_t, Planned> planned;
   size_t microbatch = 0;
@@ -39,7 +40,8 @@ std::map<uint32_t, Planned> PlannedSequences(const PassPlan& pass, uint32_t rank
   return planned;
 }
 
-// The sequences of each mini-batch in the manifest's order; all are one if no pass has any.
+// The sequences of each mini-batch in the manifest's order; a single one if no pass has
+// mini-batches.
 std::vector<std::vector<uint32_t>> MiniBatches(const testing::GeneratedRequest& request,
                                                const std::map<uint32_t, Planned>& planned) {
   const bool whole = std::ranges::all_of(

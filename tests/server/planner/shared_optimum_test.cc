@@ -1,4 +1,4 @@
-// Few sequences that share prefixes, held against the best of all their plans.
+// Few sequences that share prefixes, compared with their best plan.
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 using testing::GeneratedRequest;
 using testing::RandomStream;
 
-// What BestSharedPlan takes: at most six sequences, on up to three ranks.
+// A request within the limits of BestSharedPlan: at most six sequences, on up to three ranks.
 GeneratedRequest SmallForest(uint64_t seed) {
   RandomStream random(seed);
   GeneratedRequest request;
@@ -80,8 +80,8 @@ GeneratedRequest SmallForest(uint64_t seed) {
   return request;
 }
 
-// Nothing holds sequences together but what they share. Where ranks, groups or equal counts do, a
-// plan that is possible only because rows share may be missed.
+// Whether sequences are only held together by what they share. With given ranks, groups or equal
+// counts, the planner may miss a plan that is possible only because rows share.
 bool IsFree(const GeneratedRequest& request) {
   const GroupPolicy groups = request.options.mini_batches.groups;
   return request.ranks.empty() && !request.options.passes[0].keeps_counts() &&

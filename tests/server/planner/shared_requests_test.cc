@@ -1,5 +1,5 @@
-// Random requests whose sequences share prefixes: each gets a plan that keeps every promise, as the
-// checker sees them, or a refusal that says which field is in the way.
+// Random requests whose sequences share prefixes: each gets a plan that the checker accepts, or a
+// refusal that names the field to change.
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 using testing::GeneratedRequest;
 
-// Counts the plans, and those that have some pass with shared tokens.
+// Counts the plans, and those in which some pass has shared tokens.
 struct Planned {
   uint64_t plans = 0;
   uint64_t sharing = 0;

@@ -1,4 +1,4 @@
-// The worked examples of the documents that batchplan is made from, by their names.
+// The examples of the documents from which batchplan is made, by their names.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

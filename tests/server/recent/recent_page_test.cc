@@ -1,4 +1,4 @@
-// What the page of recent plans holds, of a server that plans. How it looks:
+// The content of the page of recent plans of a real server. Its looks are tested by
 // tests/deploy/plans_page_test.py.
 
 #include "server/recent/recent_page.h"
@@ -48,7 +48,7 @@ class RecentPageTest : public testing::Test {
     return HttpGet(server_.server().metrics_port(), path);
   }
 
-  // The page alone.
+  // The page without the HTTP headers.
   std::string Page(const std::string& query = "") {
     const std::string answer = Get("/plans" + query);
     EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 ")) << answer.substr(0, 200);

@@ -18,7 +18,7 @@ using ::testing::SizeIs;
 
 const absl::Time kStart = absl::FromUnixSeconds(1'700'000'000);
 
-// A whole plan of `bytes`, told by its step.
+// A whole plan of `bytes` bytes; its step identifies it.
 WholePlan Whole(uint64_t step, size_t bytes) {
   auto request = std::make_shared<v1::PlanBatchRequest>();
   request->set_step(step);
@@ -39,7 +39,7 @@ class RecentPlansTest : public testing::Test {
     return ids;
   }
 
-  // The step of the job's whole plan, -1 without one.
+  // The step of the job's whole plan; -1 if there is none.
   int64_t WholeStep(const std::string& job) const {
     const auto whole = recent_.Whole(job);
     return whole ? static_cast<int64_t>(whole->request->step()) : -1;
@@ -101,7 +101,7 @@ TEST_F(RecentPlansTest, WhatAStepTookStandsWithItsLatestPlan) {
   Record("a", 1, absl::Seconds(2));
   Record("a", 2, absl::Seconds(3));
   recent_.RecordStep("a", 1, {.measured_seconds = 2.5, .predicted_seconds = 2});
-  // Nothing is kept of these.
+  // No plans are kept for these.
   recent_.RecordStep("a", 7, {.measured_seconds = 1});
   recent_.RecordStep("b", 1, {.measured_seconds = 1});
   EXPECT_THAT(Ids(), ElementsAre("a"));
@@ -131,7 +131,7 @@ TEST_F(RecentPlansTest, AWholePlanIsRenewedOnceASecond) {
   EXPECT_EQ(WholeStep("a"), 1);
   Record("a", 3, absl::Milliseconds(1000));
   EXPECT_EQ(WholeStep("a"), 3);
-  // A clock that was set back.
+  // The clock was set back.
   Record("a", 4, absl::Seconds(-100));
   EXPECT_EQ(WholeStep("a"), 4);
 }
@@ -143,7 +143,7 @@ TEST_F(RecentPlansTest, WholePlansGiveWayByBytes) {
   Record("b", 2, absl::Seconds(4), 5);
   EXPECT_EQ(WholeStep("a"), -1);
   EXPECT_EQ(WholeStep("b"), 2);
-  // What could not be kept leaves nothing, not what is out of date.
+  // A plan that is too large leaves no plan, not an outdated one.
   Record("b", 3, absl::Seconds(6), 11);
   EXPECT_EQ(WholeStep("b"), -1);
   Record("a", 2, absl::Seconds(7), 10);

@@ -15,7 +15,7 @@
 namespace batchplan {
 namespace {
 
-// A listener whose connections the test takes, on TCP or at a path.
+// A listener on TCP or at a path; the test accepts its connections.
 class Listener {
  public:
   explicit Listener(const std::string& path) : path_(path) {
@@ -46,7 +46,7 @@ class Listener {
     open_.push_back(::socket(address_.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     ASSERT_EQ(connect(open_.back(), reinterpret_cast<const sockaddr*>(&address_), size_), 0);
   }
-  // The one that has waited longest.
+  // Accepts the connection that has waited longest.
   int Take() {
     const int taken = accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC);
     open_.push_back(taken);
@@ -88,7 +88,7 @@ TEST_P(AcceptWatchTest, LooksAtConnectionsThatWaitInVainAreCounted) {
   listener_.Take();
   listener_.Connect();
   for (int look = 1; look <= 4; ++look) EXPECT_EQ(watch_.Look(), look);
-  // More of them change nothing.
+  // More connections change nothing.
   listener_.Connect();
   EXPECT_EQ(watch_.Look(), 5);
   listener_.Take();
@@ -100,7 +100,7 @@ TEST_P(AcceptWatchTest, AQueueThatIsNeverEmptyIsNotInVainWhileAnyIsTaken) {
   listener_.Connect();
   for (int i = 0; i < 6; ++i) {
     EXPECT_EQ(watch_.Look(), 1) << i;
-    // The one before may have gone, and its descriptor be used again.
+    // The previous connection may be gone, and its descriptor used again.
     listener_.Connect();
     listener_.Take();
   }

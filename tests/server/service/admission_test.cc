@@ -1,5 +1,5 @@
-// What one caller can't do to others, and what is refused before it is planned, on a real server
-// whose planner the test holds.
+// What one caller can't do to others, and what is refused before planning, on a real server whose
+// planner the test controls.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ v1::PlanBatchRequest RequestOf(const std::string& job, int sequences = 256) {
   return request;
 }
 
-// Takes `slow` for plans at EFFORT_THOROUGH, as long as nobody asks it to stop.
+// Plans at EFFORT_THOROUGH last `slow`, unless stopped.
 PlanFunction SlowWhereThorough(std::chrono::milliseconds slow) {
   return [slow](const Manifest& manifest, const PlanOptions& options,
                 const std::stop_token& stop) -> absl::StatusOr<Plan> {
@@ -50,10 +50,10 @@ PlanFunction SlowWhereThorough(std::chrono::milliseconds slow) {
   };
 }
 
-// Calls that go on side by side until the end.
+// Makes calls concurrently until it is destroyed.
 class Flood {
  public:
-  // `next` makes each caller's next request.
+  // `next` makes the next request of a caller.
   Flood(const TestServer& server, int callers, std::function<v1::PlanBatchRequest()> next) {
     for (int i = 0; i < callers; ++i) {
       callers_.emplace_back([stub = server.NewStub(), next](const std::stop_token& stop) {
@@ -138,7 +138,7 @@ TEST(AdmissionTest, NobodyIsRefusedBecauseAnotherJobIsSlow) {
   v1::PlanBatchRequest slow = RequestOf("slow", 64);
   slow.set_effort(v1::EFFORT_THOROUGH);
   call_all(7, slow, std::chrono::seconds(120));
-  // By the rate of the slow ones each of these would take a minute.
+  // At the rate of the slow ones, each of these would need a minute.
   v1::PlanBatchRequest fast = RequestOf("fast", 16'384);
   fast.set_effort(v1::EFFORT_FAST);
   call_all(8, fast, std::chrono::seconds(30));
@@ -232,7 +232,7 @@ TEST(AdmissionTest, WhatNobodyReadsStaysWithinItsBudget) {
   ServerOptions options = TwoThreads();
   options.max_unsent_bytes = 2 << 20;
   TestServer server(options);
-  // A short request with a long answer: empty micro-batches.
+  // A short request with a long answer of empty micro-batches.
   v1::PlanBatchRequest request = RequestOf("unread", 100);
   request.set_effort(v1::EFFORT_FAST);
   request.mutable_topology()->set_data_parallel(1024);
@@ -244,7 +244,7 @@ TEST(AdmissionTest, WhatNobodyReadsStaysWithinItsBudget) {
   const double answer = static_cast<double>(response.ByteSizeLong());
   ASSERT_GT(kReaders * answer, options.max_unsent_bytes);
 
-  // Readers that give no credit at all: SETTINGS_INITIAL_WINDOW_SIZE is 0.
+  // Readers that allow the server to send nothing: SETTINGS_INITIAL_WINDOW_SIZE is 0.
   std::vector<std::unique_ptr<LocalSocket>> readers;
   const std::string no_window("\x00\x04\x00\x00\x00\x00", 6);
   for (int i = 0; i < kReaders; ++i) {
@@ -266,7 +266,7 @@ TEST(AdmissionTest, WhatNobodyReadsStaysWithinItsBudget) {
   EXPECT_GT(server.Metric("batchplan_unsent_bytes"), answer);
   EXPECT_LE(server.Metric("batchplan_unsent_bytes"), options.max_unsent_bytes);
   EXPECT_GT(server.Metric("batchplan_refusals_total{reason=\"unread\"}"), 0);
-  // Once they are old they are cancelled for new ones.
+  // Old ones are cancelled in favour of new ones.
   while (!PlanBatch(*server.NewStub(), request).ok()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }

@@ -1,4 +1,4 @@
-// Clients that mean harm, or are broken in ways that come to the same, while others are served.
+// Clients that are malicious, or broken with the same effect, while others are served.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,15 +22,15 @@ namespace {
 
 using ::testing::StartsWith;
 
-// A client that plans without a pause, of a job that the server knows. Its calls all have to
-// succeed, and some have to be made.
+// A client of a known job that plans without a pause. All its calls must succeed, and there must be
+// some.
 class Bystander {
  public:
   explicit Bystander(const std::string& target)
       : stub_(v1::BatchPlanner::NewStub(
             grpc::CreateChannel(target, grpc::InsecureChannelCredentials()))) {
-    // A job is known once a call of it is done, which is a little after the answer: of several
-    // calls one surely is.
+    // A job is known when a call of it is done, slightly after the answer. After several calls it
+    // surely is.
     for (int i = 0; i < 4; ++i) Call(/*must_be_made=*/true);
     thread_ = std::jthread([this](const std::stop_token& stop) {
       while (!stop.stop_requested()) Call();
@@ -79,7 +79,7 @@ TEST(AttacksTest, ClientsOutliveTheAgeOfTheirConnections) {
   options.max_connection_age_grace = absl::Seconds(1);
   TestServer server(options);
   const Bystander bystander(server.target());
-  // Three ages long, measured by connections that the server closes.
+  // For the ages of three connections, which the server closes.
   for (int i = 0; i < 3; ++i) {
     LocalSocket socket(server.server().port());
     ASSERT_TRUE(socket.Send(http2::Greeting()));
@@ -116,7 +116,7 @@ TEST(AttacksTest, SlowReadersOfMetricsDoNotStopPlansOrProbes) {
   EXPECT_THAT(HttpGet(server.server().metrics_port(), "/readyz"), StartsWith("HTTP/1.1 200 "));
 }
 
-// As many descriptors as this process may have, for itself and for the programs it starts.
+// As many descriptors as this process may have, also for the programs that it starts.
 size_t RaiseDescriptorLimit() {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
@@ -127,7 +127,7 @@ size_t RaiseDescriptorLimit() {
 }
 
 TEST(AttacksTest, ThousandsOfIdleConnectionsDoNotKeepOthersOut) {
-  // The server is a program of its own, with a limit as large as this one's.
+  // The server is a separate program, with as high a limit as this one.
   constexpr size_t kMost = 3000;
   const size_t connections = std::min<size_t>(kMost, RaiseDescriptorLimit() / 2);
   ServerProcess server(
@@ -142,7 +142,7 @@ TEST(AttacksTest, ThousandsOfIdleConnectionsDoNotKeepOthersOut) {
     for (size_t i = 0; i < connections; ++i) {
       idle.push_back(std::make_unique<LocalSocket>(port));
       ASSERT_TRUE(idle.back()->connected()) << i;
-      // Half of them know how to begin.
+      // Half of them begin correctly.
       if (i % 2 == 0) {
         ASSERT_TRUE(idle.back()->Send(http2::Greeting())) << i;
       }

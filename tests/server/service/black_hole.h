@@ -1,5 +1,5 @@
-// A TCP proxy to a server on loopback that swallows bytes when it is told to: what a network does
-// that drops packets. Connections stay open, new ones are taken, and nothing comes through.
+// A TCP proxy to a server on loopback that can swallow all bytes, like a network that drops
+// packets. Connections stay open and new ones are accepted, but nothing comes through.
 //
 //   BlackHole proxy(server_port);          // passes everything on
 //   proxy.Swallow();
@@ -81,7 +81,7 @@ class BlackHole {
     }
   }
 
-  // Carries bytes both ways until either end closes.
+  // Carries bytes in both directions until either end closes.
   void Pump(int client, int server, const std::stop_token& stop) const {
     std::array<char, 65536> bytes;
     bool open = true;
@@ -106,7 +106,7 @@ class BlackHole {
   const int listener_;
   int port_ = 0;
   std::atomic<bool> swallows_ = false;
-  // Of the accepting thread until it has ended.
+  // Used by the accepting thread alone until it has ended.
   std::vector<std::jthread> pumps_;
   std::jthread accepter_;
 };

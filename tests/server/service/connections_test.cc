@@ -22,7 +22,7 @@ using ::testing::Pair;
 
 using Arguments = std::map<std::string, int>;
 
-// Keeps what a builder hands to the server that it builds.
+// Keeps the arguments that a builder gives to its server.
 class ArgumentReader final : public grpc::ServerBuilderOption {
  public:
   explicit ArgumentReader(Arguments* arguments) : arguments_(arguments) {}
@@ -99,7 +99,7 @@ TEST(ConnectionLimitsTest, ZeroIsNeverForIdlenessAndAgeButNoGrace) {
 }
 
 TEST(ConnectionLimitsTest, ClientsMayPingAsOftenAsTheyDo) {
-  // Every 5 s, give or take what a busy machine makes of it.
+  // Every 5 s, with a margin for busy machines.
   EXPECT_LE(ServerOptions().min_client_ping_interval, absl::Seconds(4));
 }
 

@@ -1,4 +1,5 @@
-// What callers see of a server that goes: an answer, or UNAVAILABLE, with which they go elsewhere.
+// What callers see of a server that shuts down: an answer, or UNAVAILABLE, after which they go
+// elsewhere.
 
 #include <gtest/gtest.h>
 
@@ -19,7 +20,7 @@
 namespace batchplan {
 namespace {
 
-// Callers without a pause between their calls, and how these ended.
+// Callers that call without a pause, and the results of their calls.
 class Callers {
  public:
   void Start(std::unique_ptr<v1::BatchPlanner::Stub> to, const v1::PlanBatchRequest& request) {
@@ -34,12 +35,12 @@ class Callers {
     });
   }
 
-  // Returns once `calls` have ended well.
+  // Returns once `calls` calls have succeeded.
   void WaitFor(int calls) {
     while (ends(grpc::StatusCode::OK) < calls) std::this_thread::yield();
   }
 
-  // Ends the callers that have not met with UNAVAILABLE.
+  // Stops the callers that have not met UNAVAILABLE.
   void Join() {
     stop_ = true;
     threads_.clear();
@@ -51,7 +52,7 @@ class Callers {
     return ends_[code];
   }
 
-  // Codes other than OK and UNAVAILABLE, with their last messages.
+  // The codes other than OK and UNAVAILABLE, with their last messages.
   std::string Others() {
     std::string others;
     for (const auto& [code, count] : ends_) {
@@ -88,7 +89,7 @@ TEST(DrainTest, TwentyDrainsUnderLoadAnswerOrSayUnavailable) {
 TEST(DrainTest, ACallInFlightIsAnsweredAndItsConnectionTakesNoMore) {
   HeldPlanner planner(/*hold=*/1);
   ServerOptions options = TestServer::Options();
-  // Two for the one job, which never gets the last.
+  // The job may have two threads; the last one is reserved for others.
   options.planning_threads = 3;
   TestServer server(options, planner.function());
   const std::shared_ptr<grpc::Channel> channel = server.NewChannel();
@@ -98,8 +99,8 @@ TEST(DrainTest, ACallInFlightIsAnsweredAndItsConnectionTakesNoMore) {
   std::jthread call([&] { held = PlanBatch(*stub, ValidRequest()); });
   planner.WaitUntilHeld();
   std::jthread drain([&server] { server.server().Drain(); });
-  // The first is refused by the server, beside the call that is held; the second finds its
-  // connection gone, and no server to make another to.
+  // The server refuses the first call, while another one is held. The second call finds its
+  // connection gone, and no server for a new one.
   grpc::Status refused;
   do {
     refused = PlanBatch(*stub, ValidRequest());

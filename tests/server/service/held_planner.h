@@ -1,5 +1,5 @@
-// A planner that holds its calls until the test lets them go, so that a test can be sure of what
-// goes on at the same time without waiting for any length of time.
+// A planner that holds its calls until the test releases them. So a test knows what is going on at
+// the same time, without sleeping.
 //
 //   HeldPlanner planner(/*hold=*/1);
 //   TestServer server(options, planner.function());
@@ -24,10 +24,10 @@ namespace batchplan {
 
 class HeldPlanner {
  public:
-  // Holds the first `hold` calls; those after them plan at once.
+  // Holds the first `hold` calls; later ones plan at once.
   explicit HeldPlanner(int hold) : hold_(hold) {}
 
-  // Lives no longer than this object.
+  // Must not outlive this object.
   PlanFunction function() {
     return [this](const Manifest& manifest, const PlanOptions& options,
                   const std::stop_token& stop) -> absl::StatusOr<Plan> {
@@ -36,21 +36,21 @@ class HeldPlanner {
     };
   }
 
-  // Returns once a call is held that no earlier return stood for.
+  // Returns once another call is held; every held call is counted once.
   void WaitUntilHeld() {
     MutexLock lock(mutex_);
     while (held_ == 0) changed_.wait(lock);
     --held_;
   }
 
-  // Lets all go, now and later.
+  // Releases all calls, now and later.
   void Release() {
     MutexLock lock(mutex_);
     released_ = true;
     changed_.notify_all();
   }
 
-  // How many calls came, and how many of them ended by a stop.
+  // How many calls came, and how many of them ended because they were stopped.
   int calls() const {
     MutexLock lock(mutex_);
     return calls_;
@@ -61,7 +61,7 @@ class HeldPlanner {
   }
 
  private:
-  // False if the call was stopped while it was held.
+  // False if the call was stopped while held.
   bool Hold(const std::stop_token& stop) {
     MutexLock lock(mutex_);
     if (++calls_ > hold_) return true;

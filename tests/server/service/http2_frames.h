@@ -1,4 +1,4 @@
-// Bytes of HTTP/2, for what no gRPC client can be made to send.
+// Bytes of HTTP/2, to send what no gRPC client would.
 
 #ifndef BATCHPLAN_TESTS_SERVER_SERVICE_HTTP2_FRAMES_H_
 #define BATCHPLAN_TESTS_SERVER_SERVICE_HTTP2_FRAMES_H_
@@ -25,17 +25,17 @@ inline std::string Frame(FrameType type, uint8_t flags, uint32_t stream, std::st
 
 inline std::string Preface() { return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"; }
 
-// What a connection begins with: the preface and empty settings.
+// The beginning of a connection: the preface and empty settings.
 inline std::string Greeting() { return Preface() + Frame(kSettings, 0, 0, ""); }
 
-// A header that is not indexed, of at most 126 bytes each.
+// A header without indexing, with name and value of at most 126 bytes each.
 inline std::string Literal(std::string_view name, std::string_view value) {
   std::string literal(1, '\0');
   literal.append(1, static_cast<char>(name.size())).append(name);
   return literal.append(1, static_cast<char>(value.size())).append(value);
 }
 
-// The headers of a PlanBatch call, whose message is then to come.
+// The headers of a PlanBatch call whose message follows.
 inline std::string PlanBatchHeaders(uint32_t stream, uint8_t flags = kEndHeaders) {
   return Frame(kHeaders, flags, stream,
                "\x83\x86" + Literal(":path", "/batchplan.v1.BatchPlanner/PlanBatch") +
@@ -43,7 +43,7 @@ inline std::string PlanBatchHeaders(uint32_t stream, uint8_t flags = kEndHeaders
                    Literal("content-type", "application/grpc"));
 }
 
-// The five bytes before a message.
+// The five bytes in front of a message.
 inline std::string MessagePrefix(uint32_t length) {
   std::string prefix(1, '\0');
   for (const int shift : {24, 16, 8, 0}) prefix += static_cast<char>(length >> shift);

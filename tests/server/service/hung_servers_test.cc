@@ -1,5 +1,5 @@
-// Servers that hang, stopped in their tracks or behind a network that drops packets, and servers
-// that are away for a while, as clients of ours meet them.
+// How our clients cope with servers that hang (stopped, or behind a network that drops packets) and
+// with servers that are away for a while.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -29,12 +29,12 @@ using testing::RedisServer;
 
 constexpr uint32_t kWorkers = 6;
 
-// What the first call may lose: ten seconds until pings tell, five to connect again; and what later
-// ones may, which is less than even one ping takes. Both with something for a busy machine.
+// What the first call may lose: ten seconds until pings fail, and five to connect again. Later
+// calls may lose less than a single ping needs. Both have a margin for busy machines.
 constexpr absl::Duration kFirst = absl::Seconds(20);
 constexpr absl::Duration kLater = absl::Seconds(4);
 
-// A server process that can be stopped in its tracks, or started again where it was.
+// A server process that can be stopped, or started again at the same port.
 class HangingServer {
  public:
   explicit HangingServer(std::vector<std::string> flags = {}) : flags_(std::move(flags)) {
@@ -45,7 +45,7 @@ class HangingServer {
   int port() const { return port_; }
   std::string target() const { return absl::StrCat("127.0.0.1:", port_); }
 
-  // Returns once it has stopped.
+  // Returns once the process has stopped.
   void Freeze() const {
     process_->Signal(SIGSTOP);
     waitpid(process_->pid(), nullptr, WUNTRACED);
@@ -91,7 +91,7 @@ v1::JoinBatchRequest PartOf(uint32_t worker, uint32_t world_size, uint64_t step)
   return part;
 }
 
-// Workers of one job, each with connections of its own.
+// Workers of one job, each with its own connections.
 class Workers {
  public:
   Workers(const std::string& target, const RemoteOptions& options) {
@@ -100,7 +100,7 @@ class Workers {
     }
   }
 
-  // All join the next step, and must get its plan; how long that took.
+  // All workers join the next step and must get its plan; returns how long that lasted.
   absl::Duration Step() {
     const absl::Time start = absl::Now();
     {
@@ -118,8 +118,8 @@ class Workers {
     return absl::Now() - start;
   }
 
-  // The first that meets a server that hangs: maybe not the first at all, since each worker goes to
-  // the replicas in turn.
+  // Expects at most one slow step: the first one that meets a hanging server. It may come later,
+  // since workers use the replicas in turn.
   void ExpectOneSlowStepAtMost() {
     int slow = 0;
     for (int step = 0; step < 7; ++step) {
@@ -157,7 +157,7 @@ TEST(HungServers, AReplicaBehindANetworkThatDropsPacketsIsLeftAlone) {
   const HangingServer second(flags);
   const HangingServer third(flags);
   BlackHole network(cut_off.port());
-  // Pings more often than by default, for a shorter test.
+  // More frequent pings than by default, for a shorter test.
   RemoteOptions options;
   options.keepalive_time = absl::Seconds(2);
   options.keepalive_timeout = absl::Seconds(2);
@@ -172,7 +172,7 @@ TEST(HungServers, TheFallbackPlansBesideAFrozenServerAndTheServerOnceItAnswersAg
   FallbackOptions quiet{[](const v1::PlanBatchRequest&, const absl::Status&) {}};
   const auto connection = MakeFallbackConnection(MakeRemoteConnection(server.target()),
                                                  MakeInProcessConnection(), quiet);
-  // How long a plan takes; by the server, or by the fallback.
+  // How long a plan lasts, by the server or by the fallback.
   const auto plan = [&](bool by_server) {
     const uint64_t before = connection->fallback_count();
     const absl::Time start = absl::Now();

@@ -1,4 +1,4 @@
-// Server processes that share a Redis, each of which can be killed and started again.
+// Server processes that share a Redis; each can be killed and started again.
 
 #ifndef BATCHPLAN_TESTS_SERVER_SERVICE_REPLICAS_H_
 #define BATCHPLAN_TESTS_SERVER_SERVICE_REPLICAS_H_
@@ -23,7 +23,7 @@
 
 namespace batchplan {
 
-// A server process on a port of its own, that can be killed and started again there.
+// A server process on its own port that can be killed and started again there.
 class Replica {
  public:
   explicit Replica(std::vector<std::string> flags)
@@ -38,7 +38,7 @@ class Replica {
     flags.insert(flags.end(), flags_.begin(), flags_.end());
     process_ = std::make_unique<ServerProcess>(std::move(flags));
     EXPECT_NE(process_->ReadUntil("event=listening"), "");
-    // Its log must be read, or it waits for that.
+    // Somebody must read its log, or the server waits.
     reader_ = std::jthread([process = process_.get()] { process->ReadUntil("no line has this"); });
   }
 
@@ -52,11 +52,11 @@ class Replica {
 
   int port() const { return port_; }
 
-  // Open descriptors and threads.
+  // The number of open descriptors and of threads.
   size_t descriptors() const { return EntriesIn("fd"); }
   size_t threads() const { return EntriesIn("task"); }
 
-  // Of memory that it has in use.
+  // The memory that it uses.
   uint64_t bytes() const {
     std::ifstream statm(absl::StrCat("/proc/", process_->pid(), "/statm"));
     uint64_t all = 0;
@@ -89,7 +89,7 @@ class Replicas {
 
   Replica& operator[](size_t i) { return *replicas_[i]; }
 
-  // Of all, for a client that goes to them in turn.
+  // All replicas, for a client that uses them in turn.
   std::string target() const {
     return absl::StrCat("ipv4:", absl::StrJoin(replicas_, ",", [](std::string* out, const auto& r) {
                           absl::StrAppend(out, "127.0.0.1:", r->port());

@@ -1,4 +1,4 @@
-// Replicas of the server that share a Redis: whatever dies, a step has one plan.
+// Replicas of the server that share a Redis: a step has one plan, whatever dies.
 
 #include "tests/server/service/replicas.h"
 
@@ -36,8 +36,8 @@ using testing::RedisServer;
 
 constexpr uint32_t kWorkers = 6;
 
-// How long a worker waits for the others in one call, and what even a call that meets one dying
-// replica after another never takes: the server's word comes first, unless it hangs.
+// How long a worker waits for the others in one call. The second is longer than any call that meets
+// one dying replica after another: the server answers first, unless it hangs.
 constexpr absl::Duration kWait = absl::Seconds(2);
 constexpr absl::Duration kHangs = absl::Seconds(60);
 
@@ -69,7 +69,7 @@ v1::JoinBatchRequest PartOf(uint32_t worker, uint64_t step, Costs costs = Costs:
   return part;
 }
 
-// What a worker may be told instead of a plan: it can try again.
+// Whether a worker that gets this instead of a plan can try again.
 bool MayRetry(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
          absl::IsResourceExhausted(status);
@@ -92,14 +92,14 @@ class Answers {
     }
   }
 
-  // The workers that got the step's plan.
+  // How many workers got the step's plan.
   uint32_t answered(uint64_t step) const {
     std::lock_guard lock(mutex_);
     const auto found = answered_.find(step);
     return found == answered_.end() ? 0 : found->second;
   }
 
-  // Every worker of these steps got the plan.
+  // Expects that every worker of these steps got the plan.
   void ExpectAllAnswered(uint64_t first, uint64_t last) const {
     std::lock_guard lock(mutex_);
     for (uint64_t step = first; step < last; ++step) {
@@ -118,13 +118,13 @@ class Answers {
 
  private:
   mutable std::mutex mutex_;
-  // With the costs that they were made with, by step.
+  // The plans and their costs, by step.
   std::map<uint64_t, std::set<std::string>> plans_;
   std::map<uint64_t, uint32_t> answered_;
   std::map<uint64_t, absl::Status> last_error_;
 };
 
-// Joins until there is a plan, or until `patience` is over: true with the plan.
+// Joins until there is a plan or `patience` is over; true with the plan.
 bool JoinStep(const Client& client, const v1::JoinBatchRequest& part, absl::Duration patience,
               Answers* answers) {
   const absl::Time give_up = absl::Now() + patience;
@@ -138,9 +138,9 @@ bool JoinStep(const Client& client, const v1::JoinBatchRequest& part, absl::Dura
   }
 }
 
-// Workers that go through steps, each at its own pace and over its own connections. One that gives
-// a step up goes on with the furthest that any of them has come to, as trainers do that restart:
-// workers who are one step apart and equally patient would miss each other again and again.
+// Workers that go through steps at their own pace and over their own connections. A worker that
+// gives up a step continues with the furthest step of any worker, as restarted trainers do.
+// Otherwise equally patient workers that are one step apart would miss each other again and again.
 class Workers {
  public:
   Workers(const std::string& target, uint64_t first, uint64_t last, absl::Duration patience,
@@ -160,14 +160,14 @@ class Workers {
 
   bool ended() const { return ended_ == kWorkers; }
 
-  // Makes the step that is next for the first of them the last one: returns that.
+  // Makes the next step of the furthest worker the last one, and returns it.
   uint64_t End() {
     std::lock_guard lock(mutex_);
     return last_ = furthest_ + 1;
   }
 
  private:
-  // The step that a worker goes on with, whose next one would be this.
+  // The step with which a worker continues, if `next` would be its next one.
   uint64_t ComeTo(uint64_t next, bool joined) {
     std::lock_guard lock(mutex_);
     furthest_ = std::max(furthest_, next);
@@ -176,19 +176,19 @@ class Workers {
 
   std::mutex mutex_;
   uint64_t furthest_;
-  // Those before it are gone through.
+  // All earlier steps are completed.
   std::atomic<uint64_t> last_;
   std::atomic<uint32_t> ended_ = 0;
   std::vector<std::jthread> threads_;
 };
 
-// The same, to their end.
+// Runs such workers to their end.
 void RunWorkers(const std::string& target, uint64_t first, uint64_t last, absl::Duration patience,
                 Answers* answers) {
   const Workers workers(target, first, last, patience, answers);
 }
 
-// So many, or a multiple of it in the tier for before a release.
+// `count`, or a multiple of it in the test run before a release.
 uint64_t AtLeast(uint64_t count) { return std::max(count, testing::Cases(count)); }
 
 TEST(Replicas, ServeTheWorkersOfOneStepTogether) {
@@ -200,9 +200,9 @@ TEST(Replicas, ServeTheWorkersOfOneStepTogether) {
   answers.ExpectAllAnswered(0, 20);
 }
 
-// Replicas are killed and come back, Redis is killed and comes back empty, again and again. A
-// worker ends with its step's one plan or with an error after which it may retry; once all is well
-// again every worker gets its plan.
+// Again and again, replicas are killed and come back, and Redis is killed and comes back empty. A
+// worker gets its step's one plan, or an error after which it may retry. Once all is well, every
+// worker gets its plan.
 TEST(Replicas, AStepHasOnePlanWhateverDies) {
   RedisServer redis;
   Replicas replicas(redis);
@@ -241,13 +241,13 @@ TEST(Replicas, AStepHasOnePlanWhateverDies) {
   answers.ExpectAllAnswered(steps, steps + 5);
 }
 
-// Of a device that gets slower from step to step, so that the fit never stands still.
+// A report of a device that gets slower with every step, so that the fit keeps changing.
 v1::ReportStepRequest ReportOfSlowing(uint64_t step) {
   return ReportOf("replicas", step, 1 + 0.001 * static_cast<double>(step));
 }
 
-// The costs that a step is planned with change under the replicas that plan it, and these die: the
-// outcome that is written first still is everybody's.
+// The costs of a step change while replicas plan it, and the replicas die. The outcome that is
+// written first is still everybody's.
 TEST(Replicas, AStepOfFittedCostsHasOnePlanWhileTheFitMovesAndReplicasDie) {
   const RedisServer redis;
   Replicas replicas(redis);
@@ -271,19 +271,19 @@ TEST(Replicas, AStepOfFittedCostsHasOnePlanWhileTheFitMovesAndReplicasDie) {
     }
   }
   answers.ExpectOnePlanAStep();
-  // Redis lived: every worker gets its plan in the end.
+  // Redis survived: in the end every worker gets its plan.
   answers.ExpectAllAnswered(0, steps);
 }
 
-// Steps whose workers are all served leave nothing, in the replicas or in Redis, once they are
-// forgotten.
+// Once steps are forgotten whose workers were all served, nothing of them is left in replicas or
+// Redis.
 TEST(Replicas, LeaveNothingBehind) {
   const RedisServer redis;
   Replicas replicas(redis, {"--step_retention=10", "--step_time_to_live=30"});
   Answers answers;
   const auto run = [&](uint64_t first, uint64_t last) {
     RunWorkers(replicas.target(), first, last, absl::Minutes(1), &answers);
-    // ctest ends a test that waits for ever.
+    // ctest ends a test that waits forever.
     while (redis.Command({"DBSIZE"}) != "0") absl::SleepFor(absl::Milliseconds(50));
   };
   run(0, 100);
@@ -296,7 +296,7 @@ TEST(Replicas, LeaveNothingBehind) {
   run(100, 1000);
   answers.ExpectAllAnswered(0, 1000);
   answers.ExpectOnePlanAStep();
-  // Connections to Redis, and threads, come as they are needed, up to a few; not with every step.
+  // Connections to Redis and threads are made as needed, up to a few, but not with every step.
   constexpr size_t kFew = 16;
   for (size_t i = 0; i < kReplicas; ++i) {
     while (replicas[i].descriptors() > descriptors[i] + kFew)
@@ -305,7 +305,7 @@ TEST(Replicas, LeaveNothingBehind) {
   }
 }
 
-// Of all workers but the first one the answers were lost, and Redis restarts empty.
+// All workers but the first lose their answers, and Redis restarts empty.
 TEST(Replicas, WorkersWhoLostTheirAnswersGetThePlanThoughRedisForgotAndTheFirstDoesNotComeAgain) {
   RedisServer redis;
   Replicas replicas(redis);
@@ -329,7 +329,7 @@ TEST(Replicas, WorkersWhoLostTheirAnswersGetThePlanThoughRedisForgotAndTheFirstD
   answers.ExpectOnePlanAStep();
 }
 
-// What the one worker of a step in this run is told by this replica.
+// What this replica tells the only worker of a step in run `run`.
 absl::Status JoinRun(const Replica& replica, const std::string& run, uint64_t step) {
   v1::JoinBatchRequest part = PartOf(0, step);
   part.set_world_size(1);
@@ -349,7 +349,7 @@ TEST(Replicas, AWorkerOfAnOldRunNeverSupersedesTheNewOneThoughRedisForgot) {
   for (uint64_t step = 2; step < 5; ++step) {
     redis.Kill();
     redis.Start();
-    // One replica alone goes on that saw the order, and one has begun since.
+    // Only one replica that saw the order goes on; one has started since.
     replicas[step % kReplicas].Kill();
     replicas[step % kReplicas].Start();
     EXPECT_EQ(JoinRun(replicas[(step + 1) % kReplicas], "new", step), absl::OkStatus());
@@ -364,7 +364,7 @@ TEST(Replicas, AWorkerOfAnOldRunNeverSupersedesTheNewOneThoughRedisForgot) {
   }
 }
 
-// Those who wait already, and those who come meanwhile.
+// Workers that are waiting already, and workers that come meanwhile.
 TEST(Replicas, ARedisThatIsAwayForAWhileCostsNobodyAnError) {
   RedisServer redis;
   Replicas replicas(redis);
@@ -376,7 +376,7 @@ TEST(Replicas, ARedisThatIsAwayForAWhileCostsNobodyAnError) {
   for (uint32_t worker = 0; worker < kWorkers; ++worker) {
     workers.emplace_back([&, worker] {
       const Client client = NewClient(replicas.target());
-      // All end after the same step.
+      // All workers end after the same step.
       for (uint64_t step = 0;; ++step) {
         {
           std::lock_guard lock(mutex);
@@ -411,7 +411,8 @@ TEST(Replicas, ARedisThatIsAwayForAWhileCostsNobodyAnError) {
   for (const auto& [step, fingerprints] : plans) EXPECT_EQ(fingerprints.size(), 1U) << step;
 }
 
-// What --max_waiting_bytes counts is what they take: their parts are in Redis, and here once.
+// Waiting workers need as much memory as --max_waiting_bytes counts: their parts are in Redis, and
+// here once.
 TEST(Replicas, WorkersThatWaitTakeWhatTheirMessagesHave) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer keeps what is freed";
@@ -427,12 +428,12 @@ TEST(Replicas, WorkersThatWaitTakeWhatTheirMessagesHave) {
   };
   std::vector<std::jthread> waiting;
   const auto wait_for = [&](const std::string& steps) {
-    // ctest ends a test that waits for ever.
+    // ctest ends a test that waits forever.
     while (redis.Command({"EVAL", "return #redis.call('KEYS', 'batchplan:v1:step:*')", "0"}) !=
            steps) {
       absl::SleepFor(absl::Milliseconds(20));
     }
-    // Until what was sent to Redis is let go of.
+    // Until the memory of what was sent to Redis is freed.
     absl::SleepFor(absl::Milliseconds(300));
   };
   const auto join = [&](uint64_t step, int lengths) {
@@ -454,7 +455,7 @@ TEST(Replicas, WorkersThatWaitTakeWhatTheirMessagesHave) {
   const uint64_t messages = kJoins * part_of(0, 1, kLengths).ByteSizeLong();
   const double held = static_cast<double>(replica.bytes() - before) / static_cast<double>(messages);
   RecordProperty("held", std::to_string(held));
-  // The message itself would be one more; some of the rest is what the allocator keeps.
+  // Keeping the message too would add one. The allocator keeps some of the rest.
   EXPECT_LT(held, 2);
   replica.Kill();
 }

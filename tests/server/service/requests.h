@@ -1,4 +1,4 @@
-// Requests that the service's tests send, and how they send them.
+// Requests for tests of the service, and helpers to send them.
 
 #ifndef BATCHPLAN_TESTS_SERVER_SERVICE_REQUESTS_H_
 #define BATCHPLAN_TESTS_SERVER_SERVICE_REQUESTS_H_
@@ -17,12 +17,12 @@
 
 namespace batchplan {
 
-// Far longer than any call takes: a call that hangs fails its test instead of the whole run.
+// Far longer than any call lasts, so that a call that hangs fails its test and not the whole run.
 inline std::chrono::system_clock::time_point GenerousDeadline() {
   return std::chrono::system_clock::now() + std::chrono::minutes(2);
 }
 
-// A request that can be planned: `sequences` lengths of 1 to 4096, scattered but always the same.
+// A valid request with `sequences` lengths of 1 to 4096, scattered but always the same.
 inline v1::PlanBatchRequest ValidRequest(int sequences = 256, uint32_t data_parallel = 4) {
   v1::PlanBatchRequest request;
   request.set_job_id("test");
@@ -38,8 +38,8 @@ inline v1::PlanBatchRequest ValidRequest(int sequences = 256, uint32_t data_para
   return request;
 }
 
-// Four micro-batches of a device that takes 0.01 ms a token, 2e-6 a token squared and 3 more, all
-// that times `slowness`.
+// Four micro-batches of a device that needs 0.01 ms a token, 2e-6 ms a token squared and 3 ms more,
+// times `slowness`.
 inline v1::ReportStepRequest ReportOf(const std::string& job, uint64_t step, double slowness = 1) {
   v1::ReportStepRequest report;
   report.set_job_id(job);
@@ -64,15 +64,15 @@ inline grpc::Status PlanBatch(v1::BatchPlanner::Stub& stub, const v1::PlanBatchR
   return stub.PlanBatch(&context, request, response);
 }
 
-// The same, where the plan itself does not matter.
+// Sends a PlanBatch whose plan does not matter.
 inline grpc::Status PlanBatch(v1::BatchPlanner::Stub& stub, const v1::PlanBatchRequest& request) {
   v1::PlanBatchResponse response;
   return PlanBatch(stub, request, &response);
 }
 
-// Sends `message` as it is to `method`, "/package.Service/Method", for bytes that no generated stub
-// can be made to send and services whose stubs are not at hand. A single message to a streaming
-// method is the same on the wire.
+// Sends `message` as it is to `method`, "/package.Service/Method": for bytes that no generated stub
+// sends, and for services without a stub here. On the wire, a single message to a streaming method
+// looks the same.
 inline grpc::Status CallBytes(const std::shared_ptr<grpc::Channel>& channel,
                               const std::string& method, const std::string& message,
                               std::string* answer) {

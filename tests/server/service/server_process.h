@@ -1,4 +1,4 @@
-// batchplan-server as a program of its own.
+// batchplan-server as a separate program.
 //
 //   ServerProcess server({kAnyPort, kNoMetrics});
 //   const int port = PortOf(server.ReadUntil("event=listening"), "grpc");
@@ -20,10 +20,11 @@
 
 namespace batchplan {
 
-// Its standard output and error come to the test.
+// The test reads its standard output and error.
 class ServerProcess {
  public:
-  // Starts it with `flags`, and with `variables`, NAME=VALUE, besides the test's own environment.
+  // Starts it with `flags`, and with `variables` (NAME=VALUE) in addition to the test's
+  // environment.
   explicit ServerProcess(std::vector<std::string> flags, std::vector<std::string> variables = {}) {
     flags.insert(flags.begin(), BATCHPLAN_SERVER);
     std::vector<char*> arguments;
@@ -53,7 +54,7 @@ class ServerProcess {
     output_ = fdopen(output[0], "r");
   }
 
-  // Ends the process if the test has not.
+  // Ends the process if the test has not done so.
   ~ServerProcess() {
     if (pid_ > 0) {
       kill(pid_, SIGKILL);
@@ -66,7 +67,7 @@ class ServerProcess {
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
 
-  // Reads on until a line contains `text`, and returns the line; empty if the output ends first.
+  // Reads until a line contains `text`, and returns the line; empty if the output ends before.
   std::string ReadUntil(const std::string& text) {
     std::array<char, 4096> line;
     while (output_ != nullptr && fgets(line.data(), line.size(), output_) != nullptr) {
@@ -75,7 +76,7 @@ class ServerProcess {
     return "";
   }
 
-  // The rest of the output, to its end.
+  // Reads the rest of the output.
   std::string ReadAll() {
     std::string all;
     std::array<char, 4096> line;
@@ -85,7 +86,7 @@ class ServerProcess {
     return all;
   }
 
-  // Reads the output from here on without keeping it, so that a server that logs much never waits
+  // From here on, reads the output without keeping it, so that a server with a long log never waits
   // for the test.
   void DropOutput() {
     reader_ = std::jthread([this] { ReadAll(); });
@@ -95,7 +96,7 @@ class ServerProcess {
 
   pid_t pid() const { return pid_; }
 
-  // Waits for the end: the exit status, or minus the signal that ended the process.
+  // Waits for the end of the process: its exit status, or minus the signal that ended it.
   int Wait() {
     int status = 0;
     waitpid(pid_, &status, 0);
@@ -109,7 +110,7 @@ class ServerProcess {
   std::jthread reader_;
 };
 
-// The port in a "listening" line's `key`=HOST:PORT.
+// The port in `key`=HOST:PORT of a "listening" line.
 inline int PortOf(const std::string& line, const std::string& key) {
   const size_t value = line.find(" " + key + "=");
   const size_t colon = line.find(':', value);
@@ -118,7 +119,7 @@ inline int PortOf(const std::string& line, const std::string& key) {
              : std::stoi(line.substr(colon + 1));
 }
 
-// For servers that must not meet each other.
+// For servers that must not share a port.
 inline const std::string kAnyPort = "--listen=127.0.0.1:0";
 inline const std::string kAnyMetricsPort = "--metrics_listen=127.0.0.1:0";
 inline const std::string kNoMetrics = "--metrics_listen=off";

@@ -1,4 +1,4 @@
-// batchplan-server as an operator meets it: flags, output, signals, exit status.
+// batchplan-server for an operator: flags, output, signals, exit status.
 
 #include "tests/server/service/server_process.h"
 
@@ -51,7 +51,7 @@ TEST(ServerProcessTest, ServesThoughNobodyReadsWhatItLogs) {
   const std::string line = server.ReadUntil("event=listening");
   EXPECT_THAT(line, HasSubstr(" open_files="));
   const auto stub = StubFor(PortOf(line, "grpc"));
-  // Several times what a pipe holds.
+  // Several times as much as a pipe can hold.
   for (int i = 0; i < 2000; ++i) ASSERT_TRUE(PlanBatch(*stub, ValidRequest(4)).ok()) << i;
   server.Signal(SIGTERM);
   EXPECT_EQ(server.Wait(), 0);
@@ -75,13 +75,13 @@ TEST(ServerProcessTest, StillServesWhileItDrainsAndASecondSignalEndsItAtOnce) {
   EXPECT_EQ(server.Wait(), -SIGTERM);
 }
 
-// Separated by commas, those that the server is built with; empty: none.
+// The sanitizers of the build, separated by commas; empty if there are none.
 constexpr std::string_view kSanitizers = BATCHPLAN_SANITIZERS;
-// Clang's undefined-behaviour sanitizer tries an address through a pipe: without descriptors for
-// one it takes every object for a wrong one.
+// Clang's undefined-behaviour sanitizer tests an address by a pipe. Without descriptors for it, it
+// reports every object as invalid.
 constexpr bool kNeedsDescriptors = kSanitizers.find("undefined") != std::string_view::npos;
 
-// A server whose descriptors ran out for a moment, so that gRPC takes no connection any more.
+// A server that ran out of descriptors for a moment, so that gRPC accepts no connection any more.
 class DeafServer {
  public:
   explicit DeafServer(const std::string& patience)

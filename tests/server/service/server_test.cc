@@ -48,7 +48,7 @@ TEST(ServerTest, HealthIsServingUntilADrainIsAnnounced) {
   }
 }
 
-// The names that reflection lists, somewhere among the bytes; the error's message if it does not.
+// The reflection service's list of names, within its bytes; or the error's message.
 std::string Reflection(const TestServer& server) {
   const std::string list_services("\x3a\x00", 2);  // ServerReflectionRequest.list_services = ""
   std::string response;

@@ -1,4 +1,4 @@
-// A server under mixed load for long: what it holds does not grow with what it has served.
+// A server under long mixed load: its memory does not grow with the calls it has served.
 
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
@@ -20,7 +20,7 @@
 #include "tests/support/test_server.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-// Of the sanitizers' allocator; GCC installs no header that declares it.
+// A function of the sanitizers' allocator; GCC has no header for it.
 extern "C" size_t __sanitizer_get_current_allocated_bytes();
 #endif
 
@@ -33,7 +33,7 @@ using ::testing::Eq;
 constexpr int kClients = 4;
 constexpr int kCallsARound = 200;
 
-// Bytes that this process has allocated and not freed, the test's own among them.
+// The bytes that this process has allocated and not freed, including the test's.
 size_t LiveBytes() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return __sanitizer_get_current_allocated_bytes();
@@ -43,7 +43,7 @@ size_t LiveBytes() {
 #endif
 }
 
-// One of the clients: every kind of call, good and bad, for jobs and steps that never come again.
+// A client that makes every kind of call, good and bad, for jobs and steps that never return.
 class Caller {
  public:
   Caller(const TestServer& server, uint64_t seed) : stub_(server.NewStub()), random_(seed) {}
@@ -73,7 +73,7 @@ class Caller {
 
   void Plan(const std::string& job) { EXPECT_TRUE(PlanBatch(*stub_, Request(job)).ok()); }
 
-  // The deadline passes before, while or after the plan is made.
+  // Sets a deadline that passes before, during or after planning.
   void PlanInNoTime(const std::string& job) {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() +
@@ -89,8 +89,7 @@ class Caller {
     EXPECT_EQ(PlanBatch(*stub_, request).error_code(), grpc::INVALID_ARGUMENT);
   }
 
-  // Two workers, one after the other: the first doesn't wait for long, the second completes the
-  // step.
+  // Two workers join one after the other: the first gives up soon, the second completes the step.
   void Join(const std::string& job, uint64_t step) {
     for (uint32_t worker = 0; worker < 2; ++worker) {
       v1::JoinBatchRequest part;
@@ -109,7 +108,7 @@ class Caller {
     }
   }
 
-  // Fits are kept for as long as their jobs may live: the same few jobs.
+  // Fits live as long as their jobs, so only a few jobs report.
   void Report(uint64_t step) {
     v1::ReportStepRequest report;
     report.set_job_id(absl::StrCat("fitted-", step % 5));
@@ -128,7 +127,7 @@ class Caller {
   testing::RandomStream random_;
 };
 
-// Calls of all clients at the same time; then waits until their steps are forgotten.
+// All clients call concurrently; then waits until their steps are forgotten.
 void Round(TestServer& server, std::vector<Caller>& callers, uint64_t round) {
   std::vector<std::jthread> threads;
   threads.reserve(callers.size());
@@ -141,7 +140,7 @@ void Round(TestServer& server, std::vector<Caller>& callers, uint64_t round) {
     });
   }
   threads.clear();
-  // ctest ends a test that waits for ever.
+  // ctest ends a test that waits forever.
   while (server.Metric("batchplan_rendezvous_memory_steps") != 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
@@ -151,12 +150,12 @@ TEST(Soak, MemoryIsFlat) {
   ServerOptions options = TestServer::Options();
   options.plan_cache_bytes = 256 << 10;
   options.max_job_labels = 8;
-  // The second worker of a step may come late on a busy machine.
+  // On a busy machine the second worker of a step may come late.
   options.step_time_to_live = absl::Minutes(1);
   options.step_retention = absl::Seconds(1);
   TestServer server(options);
   const size_t rounds = std::max<uint64_t>(12, testing::Cases(12));
-  // What is bounded fills up: the cache, labels, rates, arenas.
+  // First fills everything that is bounded: cache, labels, rates, arenas.
   std::vector<Caller> callers;
   for (uint64_t client = 0; client < kClients; ++client) callers.emplace_back(server, client);
   uint64_t round = 0;
@@ -166,7 +165,7 @@ TEST(Soak, MemoryIsFlat) {
     Round(server, callers, round++);
     live.push_back(LiveBytes());
   }
-  // What comes and goes is no growth; forty bytes left by every call are.
+  // Memory that comes and goes is no growth, but forty bytes from every call are.
   const size_t before = *std::max_element(live.begin(), live.begin() + rounds / 4);
   const size_t after = *std::min_element(live.end() - rounds / 4, live.end());
   constexpr size_t kGrowth = 40;

@@ -1,5 +1,5 @@
-// The wall clock of whatever program loads this (LD_PRELOAD), as many seconds ahead as the file
-// STEPPED_CLOCK says: 8 bytes, which a test may change while the program runs.
+// With LD_PRELOAD, puts a program's wall clock ahead by the seconds in the file STEPPED_CLOCK: 8
+// bytes, which a test may change while the program runs.
 
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// A server whose wall clock is set while calls wait: they wait as long as they asked for.
+// The server's wall clock is changed while calls wait: they wait as long as they asked for.
 
 #include <fcntl.h>
 #include <grpcpp/grpcpp.h>
@@ -25,7 +25,7 @@ namespace {
 class SteppedServer {
  public:
   SteppedServer() {
-    // stepped_clock.cc reads what is written here.
+    // stepped_clock.cc reads this file.
     const int file = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     EXPECT_EQ(ftruncate(file, sizeof(int64_t)), 0);
     ahead_ = static_cast<volatile int64_t*>(
@@ -62,7 +62,7 @@ class WallClockTest : public ::testing::TestWithParam<absl::Duration> {
   SteppedServer server_;
 };
 
-// Planned for longer than a moment, so that the clock is set amid its plan.
+// A request that needs a while, so that the clock changes during planning.
 v1::PlanBatchRequest LongRequest() {
   v1::PlanBatchRequest request = ValidRequest(0);
   request.set_effort(v1::EFFORT_THOROUGH);
@@ -99,7 +99,7 @@ TEST_P(WallClockTest, AWorkerWaitsForTheOthersWhenTheClockIsSet) {
   std::jthread call([&] { first = join(0); });
   absl::SleepFor(absl::Milliseconds(300));
   server_.SetAhead(GetParam());
-  // Longer than the rendezvous looks at its clock.
+  // Longer than between two looks of the rendezvous at its clock.
   absl::SleepFor(absl::Milliseconds(300));
   const grpc::Status second = join(1);
   call.join();

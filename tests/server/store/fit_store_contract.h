@@ -1,4 +1,4 @@
-// What every FitStore promises, as tests. A program that has a store instantiates them:
+// The promises of every FitStore, as tests. A program with a store instantiates them:
 //
 //   INSTANTIATE_TEST_SUITE_P(Memory, FitStoreContract,
 //                            ::testing::Values(FitStoresFactory{"MemoryFitStore", MakeStores}));
@@ -22,12 +22,12 @@
 
 namespace batchplan::testing {
 
-// A store with nothing in it, as two replicas see it.
+// An empty store, as two replicas see it.
 class FitStores {
  public:
   virtual ~FitStores() = default;
 
-  // Of replica 0 or 1; may be the same object.
+  // For replica 0 or 1; may be one object.
   virtual FitStore& store(int replica) = 0;
 };
 

@@ -1,4 +1,4 @@
-// A StepStore that hands every call on to another: for a test that changes one of them.
+// A StepStore that forwards every call to another, for tests that change one call.
 
 #ifndef BATCHPLAN_TESTS_SERVER_STORE_FORWARDING_STEP_STORE_H_
 #define BATCHPLAN_TESTS_SERVER_STORE_FORWARDING_STEP_STORE_H_
@@ -14,7 +14,7 @@ namespace batchplan::testing {
 
 class ForwardingStepStore : public StepStore {
  public:
-  // `store` outlives this.
+  // `store` must outlive this.
   explicit ForwardingStepStore(StepStore* store) : store_(store) {}
 
   void SetListener(Listener listener) override { store_->SetListener(std::move(listener)); }

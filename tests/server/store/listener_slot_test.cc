@@ -71,7 +71,7 @@ TEST(ListenerSlotTest, NoListenerRunsAfterItIsReplacedUnderLoad) {
     });
     slot.Set(nullptr);
     *alive = false;
-    // Freed here: a listener that still ran would be seen by the sanitizers.
+    // Freed here, so that the sanitizers would see a listener that still runs.
   }
   slot.Set([&calls](const StepKey&, StepEvent) { ++calls; });
   const uint64_t before = calls;

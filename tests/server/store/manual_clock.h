@@ -1,4 +1,4 @@
-// A clock that stands still until a test moves it. Thread-safe.
+// A clock that stands still until a test advances it. Thread-safe.
 
 #ifndef BATCHPLAN_TESTS_SERVER_STORE_MANUAL_CLOCK_H_
 #define BATCHPLAN_TESTS_SERVER_STORE_MANUAL_CLOCK_H_
@@ -14,7 +14,7 @@ namespace batchplan::testing {
 
 class ManualClock {
  public:
-  // Begins an hour after the epoch, so that a test can also ask for what was before.
+  // Begins an hour after the epoch, so that there is a time before it.
   ManualClock() : now_(std::make_shared<std::atomic<Instant>>(Instant(std::chrono::hours(1)))) {}
 
   Instant now() const { return *now_; }

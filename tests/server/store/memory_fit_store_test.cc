@@ -27,7 +27,7 @@ TEST(MemoryFitStoreTest, TheLeastRecentlyUsedJobIsForgottenForANewOne) {
   MemoryFitStore store(/*max_jobs=*/3);
   for (const char* job : {"a", "b", "c"}) ASSERT_TRUE(store.Replace(job, 0, job, "owner").value());
   ASSERT_EQ(store.Get("a")->state, "a");
-  // Asking for what is not there makes no room and takes none.
+  // Asking for an unknown job neither makes nor needs room.
   EXPECT_EQ(store.Get("d")->version, 0);
   ASSERT_TRUE(store.Replace("b", store.Get("b")->version, "B", "owner").value());
   ASSERT_TRUE(store.Replace("d", 0, "d", "owner").value());
@@ -56,7 +56,7 @@ TEST(MemoryFitStoreTest, ManyNewJobsOfOneOwnerCostNoOtherOwnerAndNoJobThatGoesOn
   EXPECT_EQ(store.Get("new-0")->version, 0);
 }
 
-// Reports of the job, as a service counts them.
+// Reports of the job, as the service counts them.
 void Report(MemoryFitStore& store, const std::string& job, int times = 1) {
   for (int i = 0; i < times; ++i) {
     ASSERT_TRUE(store.Replace(job, store.Get(job)->version, job, "owner").value());
@@ -68,7 +68,7 @@ TEST(MemoryFitStoreTest, AJobThatHasReportedMoreOutlivesNamesOfItsOwnerThatRepor
   Report(store, "victim", 40);
   for (int i = 0; i < 1000; ++i) Report(store, "new-" + std::to_string(i), 1 + i % 3);
   EXPECT_EQ(store.Get("victim")->state, "victim");
-  // It goes on now and then, and so do they.
+  // The job reports now and then, and so do the others.
   for (int i = 0; i < 100'000; ++i) {
     Report(store, "newer-" + std::to_string(i), 2);
     if (i % 1000 == 0) Report(store, "victim");
@@ -82,7 +82,7 @@ TEST(MemoryFitStoreTest, JobsThatHaveEndedGiveWayToThoseThatBegin) {
   for (int i = 0; i < 10; ++i) {
     Report(store, "ended-" + std::to_string(i), 2 * static_cast<int>(MemoryFitStore::kMostWrites));
   }
-  // Two that begin together push each other out no longer than that.
+  // Two jobs that begin together stop displacing each other before this loop ends.
   for (uint64_t i = 0; i < 2 * MemoryFitStore::kMostWrites; ++i) {
     Report(store, "a");
     Report(store, "b");

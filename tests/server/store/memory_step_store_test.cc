@@ -28,7 +28,7 @@ class MemoryStores : public StepStores {
 
   StepStore& store(int) override { return store_; }
   void Advance(absl::Duration by) override { clock_.Advance(by); }
-  // They come from within the calls.
+  // The listeners are called within the calls.
   void AwaitNotifications() override {}
 
  private:
@@ -99,7 +99,7 @@ TEST(MemoryStepStoreTest, WhatDoesNotFitIsRefusedByTheNameOfTheFlagAndLeavesNoth
   }
   EXPECT_EQ(store.counts().steps, before.steps);
   EXPECT_EQ(store.counts().bytes, before.bytes);
-  // A part that is in already takes no more room, and what is smaller may fit.
+  // A part that is stored already needs no more room, and a smaller one may fit.
   EXPECT_TRUE(store.PutPart(Step(1), Part(0, 2, 8000)).ok());
   EXPECT_TRUE(store.PutPart(Step(1), Part(1, 2, 100)).ok());
   EXPECT_EQ(PutOutcome(store, Step(1), std::string(2000, 'o')).status().code(),
@@ -117,7 +117,7 @@ TEST(MemoryStepStoreTest, ExpiredStepsMakeRoom) {
   EXPECT_TRUE(store.PutPart(Step(2), Part(0, 2, 8000)).ok());
 }
 
-// A part of a step of one worker, which waits, counted for `owner`.
+// A part of a step with one waiting worker, which counts for `owner`.
 StepPart PartOf(const std::string& owner, size_t bytes) {
   StepPart part = Part(0, 1, bytes);
   part.owner = owner;
@@ -140,7 +140,7 @@ TEST(MemoryStepStoreTest, StepsThatNobodyWaitsForMakeRoomFirstTheOneFirstThatWas
   clock.Advance(absl::Seconds(3));
   EXPECT_TRUE(store.PutPart(Step(5), Part(0, 2, 2000)).ok());
   EXPECT_TRUE(store.Progress(Step(3), "")->arrived.empty());
-  // Only as many as have to, and never the step that the part is for.
+  // Only as many steps as necessary give way, and never the part's own step.
   EXPECT_TRUE(store.PutPart(Step(4), Part(1, 2, 1500)).ok());
   EXPECT_TRUE(store.Progress(Step(4), "")->complete);
   EXPECT_FALSE(store.Progress(Step(1), "")->arrived.empty());
@@ -155,14 +155,13 @@ TEST(MemoryStepStoreTest, WhoHoldsTheMostGivesWayToWhoWouldHoldLess) {
     EXPECT_EQ(receipt.ok(), step < 11) << receipt.status();
   }
   EXPECT_TRUE(PutOutcome(store, Step(0), "o").ok());
-  // Another owner's part comes in, in the place of the step that was written first of those
-  // without.
+  // Another owner's part displaces the oldest step that nobody waits for.
   const StepKey victim = {.job_id = "victim", .step = 1};
   EXPECT_TRUE(store.PutPart(victim, PartOf("victim", 8000)).ok());
   EXPECT_TRUE(store.Progress(Step(1), "")->arrived.empty());
   EXPECT_FALSE(store.Progress(Step(0), "")->arrived.empty());
   EXPECT_FALSE(store.Progress(Step(2), "")->arrived.empty());
-  // Until both hold as much; then each is refused for what is its own.
+  // Until both hold equally much; then each is refused because of its own steps.
   uint64_t steps = 1;
   while (store.PutPart({.job_id = "victim", .step = steps + 1}, PartOf("victim", 8000)).ok()) {
     ++steps;
@@ -171,9 +170,9 @@ TEST(MemoryStepStoreTest, WhoHoldsTheMostGivesWayToWhoWouldHoldLess) {
   EXPECT_LE(steps, 6);
   EXPECT_FALSE(store.PutPart(Step(30), PartOf("flooder", 8000)).ok());
   EXPECT_FALSE(store.Progress(victim, "")->arrived.empty());
-  // A third one still has its part.
+  // A third owner can still store a part.
   EXPECT_TRUE(store.PutPart({.job_id = "third", .step = 1}, PartOf("third", 20'000)).ok());
-  // What never fits takes nobody's place.
+  // A part that can never fit displaces nothing.
   const uint64_t held = store.counts().steps;
   EXPECT_FALSE(store.PutPart({.job_id = "fourth", .step = 1}, PartOf("fourth", 200'000)).ok());
   EXPECT_EQ(store.counts().steps, held);
@@ -196,8 +195,7 @@ TEST(MemoryStepStoreTest, SetListenerReturnsOnlyOnceTheLastOneIsNotRunning) {
   EXPECT_TRUE(left);
 }
 
-// Whichever allocation of a call fails, nothing is counted that is not held, and the call can be
-// made again.
+// Whichever allocation of a call fails, only what is held is counted, and the call can be repeated.
 TEST(MemoryStepStoreTest, MemoryThatRunsOutLeavesNothingBehind) {
   uint64_t failures = 0;
   bool failed = true;

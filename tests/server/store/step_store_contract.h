@@ -1,9 +1,9 @@
-// What every StepStore promises, as tests. A program that has a store instantiates them:
+// The promises of every StepStore, as tests. A program with a store instantiates them:
 //
 //   INSTANTIATE_TEST_SUITE_P(Memory, StepStoreContract,
 //                            ::testing::Values(StepStoresFactory{"MemoryStepStore", MakeStores}));
 //
-// With step_store_model.h, it also has the same calls in random order. Each is included once in a
+// With step_store_model.h, there is also a test with random calls. Include each only once in a
 // program.
 
 #ifndef BATCHPLAN_TESTS_SERVER_STORE_STEP_STORE_CONTRACT_H_
@@ -112,7 +112,7 @@ TEST_P(StepStoreContract, OtherTermsAreRefusedWithThoseOfTheStepAndWhoBroughtThe
   EXPECT_EQ(refused.terms, "terms");
   EXPECT_EQ(refused.terms_worker, 1);
   EXPECT_THAT(Progress().arrived, ::testing::ElementsAre(1));
-  // Terms come before content.
+  // Terms are checked before content.
   other = Part(1, 2, "B");
   other.terms = "other terms";
   EXPECT_EQ(Put(other).verdict, PartReceipt::Verdict::kOtherTerms);
@@ -145,7 +145,7 @@ TEST_P(StepStoreContract, AStepIsForgottenWhenNoPartHasComeForItsTimeToLive) {
   Put(Part(1, 3, "b"));
   stores_->Advance(kPause);
   EXPECT_THAT(Progress().arrived, ::testing::ElementsAre(0, 1));
-  // A part that is in already has come all the same, but one that is refused has not.
+  // A worker whose part was stored already has come; one whose part was refused has not.
   Put(Part(0, 3, "a"));
   stores_->Advance(kPause);
   ASSERT_TRUE(store().Progress(key_, "0").ok());
@@ -153,7 +153,7 @@ TEST_P(StepStoreContract, AStepIsForgottenWhenNoPartHasComeForItsTimeToLive) {
   EXPECT_EQ(Put(Part(0, 3, "A")).verdict, PartReceipt::Verdict::kOtherContent);
   stores_->Advance(kPause);
   EXPECT_TRUE(Progress().arrived.empty());
-  // It begins anew, with other terms if need be.
+  // The step begins anew, with other terms if necessary.
   StepPart other = Part(2, 3, "c");
   other.terms = "other terms";
   EXPECT_EQ(Put(other).verdict, PartReceipt::Verdict::kAccepted);
@@ -202,7 +202,7 @@ TEST_P(StepStoreContract, AStepThatAllWorkersHadGivesWayToAnotherPartAndToNoOthe
   Put(Part(0, 2, "a"));
   Put(Part(1, 2, "b"));
   const std::string incarnation = Progress().incarnation;
-  // Nothing before there is an outcome.
+  // Has no effect before there is an outcome.
   ASSERT_TRUE(store().MarkServed(key_, incarnation, {0, 1}).ok());
   ASSERT_TRUE(PutOutcome(key_, "outcome").ok());
   ASSERT_TRUE(store(0).MarkServed(key_, incarnation, {1}).ok());
@@ -210,7 +210,7 @@ TEST_P(StepStoreContract, AStepThatAllWorkersHadGivesWayToAnotherPartAndToNoOthe
   ASSERT_TRUE(store(1).MarkServed(key_, "another incarnation", {0}).ok());
   EXPECT_EQ(Put(Part(0, 2, "A")).verdict, PartReceipt::Verdict::kOtherContent);
   ASSERT_TRUE(store(1).MarkServed(key_, incarnation, {0}).ok());
-  // The same part again is of the same step.
+  // The same part again belongs to the same step.
   EXPECT_EQ(Put(Part(0, 2, "a")).outcome, "outcome");
   EXPECT_EQ(Progress().incarnation, incarnation);
 
@@ -222,7 +222,7 @@ TEST_P(StepStoreContract, AStepThatAllWorkersHadGivesWayToAnotherPartAndToNoOthe
   EXPECT_THAT(Progress().arrived, ::testing::ElementsAre(0));
   EXPECT_TRUE(Put(Part(1, 2, "b")).complete);
   EXPECT_THAT(Contents(key_), ::testing::ElementsAre("A", "b"));
-  // What was meant for the last incarnation does not reach this one.
+  // A late call for the last incarnation does not change this one.
   EXPECT_EQ(store().PutOutcome(key_, incarnation, {.bytes = "late"}).status().code(),
             absl::StatusCode::kNotFound);
   EXPECT_EQ(PutOutcome(key_, "new").value(), "new");
@@ -261,7 +261,7 @@ TEST_P(StepStoreContract, AStepWithoutAnOutcomeGivesWayOnceNobodyWaitsForItAtAny
   EXPECT_EQ(Put(other, 1).verdict, PartReceipt::Verdict::kAccepted);
   EXPECT_THAT(Progress().arrived, ::testing::ElementsAre(0));
 
-  // One that is complete too, and without a word from the replica once its time is over.
+  // A complete step gives way too; and a replica that says nothing no longer counts after its time.
   EXPECT_EQ(Put(Part(1, 2, "b")).verdict, PartReceipt::Verdict::kOtherTerms);
   stores_->Advance(kWaiting);
   Put(Part(1, 2, "b"));
@@ -293,7 +293,7 @@ TEST_P(StepStoreContract, PartsOfDifferentRunsNeverMeet) {
   EXPECT_THAT(Contents(second, 1), ::testing::ElementsAre("a", "c"));
   EXPECT_TRUE(Put(key_, Part(1, 2, "d")).complete) << "no run supersedes calls without one";
   EXPECT_THAT(Contents(key_, 1), ::testing::ElementsAre("a", "d"));
-  // Ids that could be taken for each other.
+  // Ids that could be confused.
   const StepKey odd[] = {{.job_id = "a/b", .step = 1, .run_id = "c"},
                          {.job_id = "a", .step = 1, .run_id = "b/c"},
                          {.job_id = "a/b/c", .step = 1}};
@@ -326,7 +326,7 @@ TEST_P(StepStoreContract, ARunThatIsSeenLaterSupersedesThoseBeforeItForGood) {
   EXPECT_EQ(Put(in_run("3", 1), Part(0, 1, "a")).verdict, PartReceipt::Verdict::kAccepted);
   EXPECT_EQ(Put(in_run("2", 1), Part(0, 1, "a")).current_run, "3");
   EXPECT_EQ(Put(in_run("1", 1), Part(0, 1, "a")).current_run, "3");
-  // Not for ever, once nobody has asked for the job.
+  // Not forever: only while somebody asks for the job.
   stores_->Advance(StepStoreOptions().run_lifetime);
   EXPECT_EQ(Put(in_run("1", 1), Part(0, 1, "a")).verdict, PartReceipt::Verdict::kAccepted);
 }
@@ -350,13 +350,13 @@ TEST_P(StepStoreContract, AStepThatWasLostIsPutBackWithItsOutcome) {
   EXPECT_EQ(Put(Part(1, 3, "b")).outcome, "outcome");
   EXPECT_EQ(Put(Part(1, 3, "B")).verdict, PartReceipt::Verdict::kOtherContent);
 
-  // One that has begun anew with the same parts goes on where it is.
+  // A step that began anew with the same parts continues as it is.
   const StepKey begun = {.job_id = "job", .step = 8};
   const PartReceipt receipt = Put(begun, Part(2, 3, "c"));
   EXPECT_TRUE(store().Restore(begun, whole).value());
   EXPECT_EQ(store().Progress(begun, "")->incarnation, receipt.incarnation);
   EXPECT_EQ(Put(begun, Part(0, 3, "a")).outcome, "outcome");
-  // And one that has an outcome keeps it.
+  // A step with an outcome keeps it.
   const StepKey planned = {.job_id = "job", .step = 9};
   for (uint32_t worker = 0; worker < 3; ++worker) {
     Put(planned, Part(worker, 3, whole.contents[worker]));
@@ -364,7 +364,7 @@ TEST_P(StepStoreContract, AStepThatWasLostIsPutBackWithItsOutcome) {
   ASSERT_TRUE(PutOutcome(planned, "another").ok());
   EXPECT_TRUE(store().Restore(planned, whole).value());
   EXPECT_EQ(store().Progress(planned, "")->outcome, "another");
-  // Both live on for their retention.
+  // Both live for their retention from now on.
   stores_->Advance(3 * kPause);
   EXPECT_EQ(store().Progress(begun, "")->outcome, "outcome");
   stores_->Advance(kPause);
@@ -439,7 +439,7 @@ TEST_P(StepStoreContract, OfConcurrentWritersOneCompletesAndOneOutcomeStands) {
         });
       }
     }
-    // Nobody offers twice, so whoever sees the step complete brought the last part.
+    // Nobody offers a part twice, so whoever sees the step complete brought the last one.
     EXPECT_EQ(saw_complete, 1);
     const absl::StatusOr<StepProgress> progress = store().Progress(key, "");
     ASSERT_TRUE(progress.ok() && progress->complete);

@@ -1,4 +1,4 @@
-// A model of a StepStore, and the test that every store answers random calls as the model does.
+// A model of a StepStore, and the test that a store answers random calls like the model.
 //
 // Instantiated with the contract's tests; included once in a program.
 
@@ -21,7 +21,7 @@
 
 namespace batchplan::testing {
 
-// What a step store does, as simply as it can be said, for jobs without runs.
+// The specification of a step store in its simplest form, for jobs without runs.
 class StepStoreModel {
  public:
   PartReceipt PutPart(const StepKey& key, const StepPart& part) {
@@ -116,7 +116,7 @@ class StepStoreModel {
     return true;
   }
 
-  // By kPause, which is longer than kWaiting.
+  // Advances by kPause, which is longer than kWaiting.
   void Pause() {
     for (auto& [key, step] : steps_) {
       step.left -= kPause;
@@ -157,7 +157,7 @@ TEST_P(StepStoreContract, RandomCallsAreAnsweredAsTheModelAnswersThem) {
     for (int call = 0; call < 200; ++call) {
       StepStore& any = store(static_cast<int>(random.Between(0, 1)));
       const StepKey key = {.job_id = random.Chance(50) ? "a" : "b", .step = random.Between(1, 2)};
-      // Steps of job a have three workers, those of job b two.
+      // Steps of job a have three workers, those of job b have two.
       const uint32_t world_size = key.job_id == "a" ? 3 : 2;
       const std::string terms = key.job_id + (random.Chance(10) ? " other" : " terms");
       const auto content = [&] { return random.Chance(10) ? "other" : "content"; };

@@ -1,5 +1,4 @@
-// Two replicas' views of one StepStore, and the fixture of the tests of what every StepStore
-// promises.
+// Two replicas' views of one StepStore, and the fixture for the contract's tests.
 
 #ifndef BATCHPLAN_TESTS_SERVER_STORE_STEP_STORES_H_
 #define BATCHPLAN_TESTS_SERVER_STORE_STEP_STORES_H_
@@ -18,18 +17,18 @@
 
 namespace batchplan::testing {
 
-// A store with nothing in it, as two replicas see it.
+// An empty store, as two replicas see it.
 class StepStores {
  public:
   virtual ~StepStores() = default;
 
-  // Of replica 0 or 1; may be the same object.
+  // For replica 0 or 1; may be one object.
   virtual StepStore& store(int replica) = 0;
 
-  // Lets time pass, for all that is stored.
+  // Advances time for everything stored.
   virtual void Advance(absl::Duration by) = 0;
 
-  // Returns once the listeners have been called for all that has happened.
+  // Returns once the listeners have been called for everything so far.
   virtual void AwaitNotifications() = 0;
 };
 
@@ -40,18 +39,18 @@ struct StepStoresFactory {
   friend void PrintTo(const StepStoresFactory& factory, std::ostream* out) { *out << factory.name; }
 };
 
-// Lifetimes that no sum of kPause equals.
+// Lifetimes that no multiple of kPause equals.
 inline constexpr absl::Duration kTimeToLive = absl::Minutes(10);
 inline constexpr absl::Duration kRetention = absl::Minutes(25);
 inline constexpr absl::Duration kPause = absl::Minutes(7);
-// Shorter than any of them.
+// Shorter than each of them.
 inline constexpr absl::Duration kWaiting = absl::Seconds(30);
 
 class StepStoreContract : public ::testing::TestWithParam<StepStoresFactory> {
  protected:
   StepStore& store(int replica = 0) { return stores_->store(replica); }
 
-  // The receipt, of a call that must succeed.
+  // The receipt of a call that must succeed.
   PartReceipt Put(const StepPart& part, int replica = 0) { return Put(key_, part, replica); }
   PartReceipt Put(const StepKey& key, const StepPart& part, int replica = 0) {
     absl::StatusOr<PartReceipt> receipt = store(replica).PutPart(key, part);
@@ -64,7 +63,7 @@ class StepStoreContract : public ::testing::TestWithParam<StepStoresFactory> {
     return progress.ok() ? *progress : StepProgress();
   }
 
-  // Gives the step, as it stands, its outcome: the one that stands then.
+  // Writes an outcome for the step's current incarnation; returns the outcome that stands.
   absl::StatusOr<std::string> PutOutcome(const StepKey& key, const std::string& outcome,
                                          bool refusal = false, int replica = 0) {
     const absl::StatusOr<StepProgress> progress = store().Progress(key, "");
@@ -81,7 +80,7 @@ class StepStoreContract : public ::testing::TestWithParam<StepStoresFactory> {
     return parts.ok() ? parts->contents : std::vector<std::string>();
   }
 
-  // Of a worker that waits, at replica "0".
+  // The part of a worker that waits at replica "0".
   static StepPart Part(uint32_t worker, uint32_t world_size, std::string content) {
     return {.worker = worker,
             .world_size = world_size,

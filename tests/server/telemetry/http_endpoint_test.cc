@@ -153,7 +153,7 @@ TEST_F(HttpEndpointTest, WhatIsNoRequestOrTooLargeIsTurnedAway) {
   EXPECT_THAT(HttpGet(port(), "/healthz"), StartsWith("HTTP/1.1 200 "));
 }
 
-// Twice as many clients as are kept, who sent `bytes` and nothing more.
+// Twice as many clients as the server keeps; each has sent only `bytes`.
 std::vector<std::unique_ptr<LocalSocket>> SlowClients(int port, std::string_view bytes,
                                                       size_t clients = 2 * kMaxHttpConnections) {
   std::vector<std::unique_ptr<LocalSocket>> slow;
@@ -170,7 +170,7 @@ TEST_F(HttpEndpointTest, ProbesAreAnsweredWhateverSlowClientsHold) {
        {"", "GET /metr", "POST /metrics HTTP/1.1\r\nContent-Length: 9999\r\n\r\n",
         "GET /page?name=large HTTP/1.1\r\n\r\n"}) {
     const auto slow = SlowClients(port(), bytes);
-    // Within its second: long before those have had their time.
+    // Within its second, long before the others time out.
     const absl::Time start = absl::Now();
     for (int i = 0; i < 5; ++i) {
       EXPECT_THAT(HttpGet(port(), "/healthz"), StartsWith("HTTP/1.1 200 ")) << bytes;
@@ -205,7 +205,7 @@ TEST_F(HttpEndpointTest, ProbesAreAnsweredWhenTheProcessHasNoDescriptorLeft) {
 #endif
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  // The client's is open before there are no more.
+  // Opened while the process still has descriptors.
   auto probe = std::make_unique<LocalSocket>();
   const int next = dup(0);
   close(next);
@@ -223,7 +223,7 @@ TEST_F(HttpEndpointTest, ProbesAreAnsweredWhenTheProcessHasNoDescriptorLeft) {
 TEST_F(HttpEndpointTest, WhoDribblesIsCutOffToo) {
   LocalSocket dribbler(port());
   ASSERT_TRUE(dribbler.connected());
-  // A byte whenever it is asked for never completes the request; the server has to end it.
+  // A byte now and then never completes the request; the server must end the connection.
   bool open = dribbler.Send("GET /metrics HTTP/1.1\r\n");
   const absl::Time give_up = absl::Now() + absl::Minutes(1);
   while (open && absl::Now() < give_up) {

@@ -1,4 +1,4 @@
-// A plain TCP connection to a port of this machine, for what no gRPC client can be made to send.
+// A plain TCP connection to a port of this machine, to send what no gRPC client would.
 
 #ifndef BATCHPLAN_TESTS_SERVER_TELEMETRY_LOCAL_SOCKET_H_
 #define BATCHPLAN_TESTS_SERVER_TELEMETRY_LOCAL_SOCKET_H_
@@ -20,10 +20,10 @@ namespace batchplan {
 
 class LocalSocket {
  public:
-  // Not connected yet.
+  // Not connected.
   LocalSocket() : descriptor_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
 
-  // With `receive_bytes`, no more than about so much is on its way to it at a time.
+  // `receive_bytes` limits roughly how much can be on its way to this socket.
   explicit LocalSocket(int port, int receive_bytes = 0) : LocalSocket() {
     if (receive_bytes > 0) {
       setsockopt(descriptor_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof(receive_bytes));
@@ -47,7 +47,7 @@ class LocalSocket {
 
   bool connected() const { return connected_; }
 
-  // Sends all of `bytes`; false if the other side closes first.
+  // Sends all of `bytes`; false if the other side closes before.
   bool Send(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t sent = send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -57,19 +57,19 @@ class LocalSocket {
     return true;
   }
 
-  // The same, and says that no more will come.
+  // Like Send, and then closes this direction.
   void SendAll(std::string_view bytes) {
     Send(bytes);
     shutdown(descriptor_, SHUT_WR);
   }
 
-  // Whether the other side closes, or sends something, within `time`.
+  // Whether the other side closes or sends something within `time`.
   bool ClosedWithin(absl::Duration time) {
     pollfd wanted{.fd = descriptor_, .events = POLLIN, .revents = 0};
     return poll(&wanted, 1, static_cast<int>(absl::ToInt64Milliseconds(time))) > 0;
   }
 
-  // What the other side sends until it closes.
+  // Receives until the other side closes.
   std::string ReceiveAll() {
     std::string received;
     std::array<char, 4096> buffer;
@@ -85,7 +85,7 @@ class LocalSocket {
   bool connected_ = false;
 };
 
-// Sends `request` to the HTTP server on `port`: its status line, headers and body.
+// Sends `request` to the HTTP server on `port`; returns status line, headers and body.
 inline std::string HttpRequest(int port, std::string_view request) {
   LocalSocket socket(port);
   if (!socket.connected()) return "";

@@ -90,8 +90,8 @@ TEST(LogTest, JsonHasNoNumbersThatAreNotFinite) {
   EXPECT_THAT(JsonLine({"k", 1e300}), HasSubstr("\"k\":1e+300}"));
 }
 
-// What `line`, which must be JSON on one line, has under "jobId"; protobuf's parser is the judge,
-// by a message with such a field.
+// The value of "jobId" in `line`, which must be JSON on one line. protobuf's parser decides, with a
+// message that has such a field.
 std::string ValueIn(const std::string& line) {
   EXPECT_EQ(line.find('\n'), line.size() - 1);
   v1::PlanBatchRequest parsed;
@@ -115,7 +115,7 @@ TEST(LogTest, AnyBytesGiveOneLineOfJson) {
   std::mt19937 random(7);
   for (int i = 0; i < 2000; ++i) {
     std::string bytes(random() % (2 * kMaxLogValueBytes), '\0');
-    // Mostly the beginnings of longer characters, quotes and control characters.
+    // Mostly first bytes of longer characters, quotes and control characters.
     for (char& byte : bytes)
       byte = static_cast<char>(random() % 3 == 0 ? random() : 0xe0 + random());
     if (bytes.empty()) continue;
@@ -152,7 +152,7 @@ TEST(LogTest, LogWritesOneLineToStandardError) {
   EXPECT_THAT(CapturedLog(), EndsWith("Z ERROR event=broken why=test\n"));
 }
 
-// Standard error as a pipe whose other end nobody reads, until ReadToEnd.
+// Standard error as a pipe that nobody reads until ReadToEnd.
 class UnreadStandardError {
  public:
   UnreadStandardError() : before_(dup(STDERR_FILENO)) {
@@ -162,7 +162,7 @@ class UnreadStandardError {
     close(ends_[1]);
   }
 
-  // Reads until all that was logged has been written.
+  // Reads until everything logged has been written.
   std::string ReadToEnd() {
     std::string text;
     std::jthread reader([&] {
@@ -209,7 +209,7 @@ TEST(LogLimitTest, LetsAFewThroughAndCountsTheOthers) {
   EXPECT_EQ(limit.Admit(now + absl::Milliseconds(400)), std::nullopt);
   EXPECT_EQ(limit.Admit(now + absl::Milliseconds(500)), 2U);
   EXPECT_EQ(limit.Admit(now + absl::Milliseconds(600)), std::nullopt);
-  // No more after an hour than after a second; a clock set back changes nothing.
+  // An hour allows no more than a second; a clock set back changes nothing.
   EXPECT_EQ(limit.Admit(now + absl::Hours(1)), 1U);
   EXPECT_EQ(limit.Admit(now), 0U);
   EXPECT_EQ(limit.Admit(now), std::nullopt);

@@ -1,4 +1,4 @@
-// deploy/metrics.md says what the catalog says.
+// Checks that deploy/metrics.md is the catalog's table.
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace batchplan {
 namespace {
 
-// Between the page's own words and its end.
+// The table is between the page's own words and its end.
 TEST(MetricTableTest, ThePageIsUpToDate) {
   std::ifstream file(BATCHPLAN_METRICS_PAGE);
   std::stringstream text;

@@ -60,7 +60,7 @@ TEST(MetricsTest, AllSeriesExistBeforeTheFirstCall) {
 
 TEST(MetricsTest, APlanIsReadFromTheCounters) {
   Metrics metrics("1");
-  // The second pass takes more tokens than its padded batch would, and its sequences cost nothing.
+  // The second pass has more tokens than its padded batch would, and its sequences cost nothing.
   const PassRecord passes[] = {{.metrics = {.microbatches = 8,
                                             .lower_bound_microbatches = 7,
                                             .true_tokens = 900,
@@ -99,7 +99,7 @@ TEST(MetricsTest, APlanIsReadFromTheCounters) {
         std::string("batchplan_microbatches_total 10\n"),
         std::string("batchplan_lower_bound_microbatches_total 7\n"),
         std::string("batchplan_true_tokens_total 1000\n"),
-        // The second pass has nothing to share: it lays what it has.
+        // The second pass shares nothing: its rows have all its tokens.
         std::string("batchplan_laid_tokens_total 800\n"),
         std::string("batchplan_unique_tokens_total 700\n"),
         std::string("batchplan_scheduled_tokens_total 1000\n"),
@@ -299,7 +299,7 @@ TEST(MetricsTest, JobsWithoutPipelinesHaveNoBubbles) {
   Metrics metrics("1", {.max_labels = 2});
   const absl::Time start = absl::FromUnixSeconds(1'000'000);
   const PassRecord bubble{.metrics = {.pipeline_bubble = 0.5}, .on_pipelines = true};
-  // Rounding.
+  // Negative only by rounding.
   const PassRecord none{.metrics = {.pipeline_bubble = -1e-16}, .on_pipelines = true};
   const PassRecord elsewhere;
   metrics.RecordPlan({.job_id = "stages", .passes = {&bubble, 1}}, start);
@@ -397,7 +397,7 @@ TEST(MetricsTest, StepsAreMeasuredOfTheJobsThatReportThem) {
       "grpo", {.measured_seconds = 2, .waited_ratio = 0.25, .predicted_seconds = 1}, start);
   metrics.RecordJobStep(
       "grpo", {.measured_seconds = 4, .waited_ratio = 0.25, .predicted_seconds = 5}, start);
-  // Nothing is known of what was predicted.
+  // Without a prediction.
   metrics.RecordJobStep("grpo", {.measured_seconds = 6, .waited_ratio = 0}, start);
   metrics.RecordPlan({.job_id = "sft"}, start);
   std::string text = Text(metrics);
@@ -419,7 +419,7 @@ TEST(MetricsTest, StepsAreMeasuredOfTheJobsThatReportThem) {
   EXPECT_THAT(text, Not(HasSubstr("grpo")));
 }
 
-// What stands behind `name` in its line.
+// The value behind `name` in its line.
 double ValueOf(const std::string& text, const std::string& name) {
   const size_t begin = text.find(name) + name.size();
   double value = 0;
@@ -436,14 +436,15 @@ TEST(MetricsTest, TheProcessIsMeasured) {
         "\nprocess_threads ", "\nprocess_start_time_seconds "}) {
     ASSERT_THAT(text, HasSubstr(name));
     const double value = ValueOf(text, name);
-    // Clock ticks may not have passed yet.
+    // The clock may not have ticked yet.
     EXPECT_TRUE(value > 0 || std::string(name) == "\nprocess_cpu_seconds_total ") << name;
   }
   const double start = ValueOf(text, "\nprocess_start_time_seconds ");
   EXPECT_NEAR(start, absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()), 3600);
 }
 
-// As many series as there can be, each name in the catalog, and each of the catalog's names.
+// The most series there can be: all their names are in the catalog, and all names of the catalog
+// occur.
 TEST(MetricsTest, TheCatalogIsWhatIsExported) {
   Metrics metrics("1");
   PassRecord pass{.on_pipelines = true};
@@ -517,7 +518,7 @@ TEST(MetricsTest, JobsMayComeAndGoOnManyThreads) {
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&metrics, i] {
       for (int j = 0; j < 500; ++j) {
-        // Others every hour and a half or so.
+        // The other jobs change about every hour and a half.
         const std::string job = "job-" + std::to_string(3 * (j / 100) + i % 3);
         const absl::Time now = absl::UnixEpoch() + absl::Minutes(j);
         metrics.RecordPlan({.job_id = job, .sequences = 1}, now);
@@ -532,7 +533,7 @@ TEST(MetricsTest, JobsMayComeAndGoOnManyThreads) {
        at = text.find("batchplan_job_plans_total{", at + 1)) {
     ++series;
   }
-  // And "other".
+  // Including "other".
   EXPECT_LE(series, 4U);
 }
 

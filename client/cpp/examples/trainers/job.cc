@@ -13,8 +13,7 @@
 namespace batchplan::examples {
 namespace {
 
-// Seeded by job, worker and step: a worker that joins a step again must bring the part that it
-// brought before.
+// The same for a job, worker and step: a worker that joins a step again must bring the same part.
 std::mt19937_64 RandomOf(const Job& job, uint32_t worker, uint64_t step) {
   std::seed_seq seed = {std::hash<std::string>{}(job.name), uint64_t{worker}, step};
   return std::mt19937_64(seed);
@@ -63,7 +62,7 @@ v1::PlanBatchRequest RequestOf(const Job& job, uint32_t worker, uint64_t step, b
         static_cast<uint32_t>(std::clamp<double>(length(random), 16, job.longest)));
   }
   if (job.taken > 0) {
-    // Few are old, and of these one in three too old.
+    // A few are old, and a third of these too old.
     constexpr uint32_t kMaxAge = 4;
     std::geometric_distribution<uint32_t> age(0.6);
     for (uint32_t i = 0; i < job.sequences; ++i) {
@@ -80,7 +79,7 @@ v1::PlanBatchRequest RequestOf(const Job& job, uint32_t worker, uint64_t step, b
   return request;
 }
 
-// What micro-batch `m` of a pass has, of loads as the manifest has them.
+// The timing of micro-batch `m`, with its tokens and the loads that the manifest has.
 v1::MicrobatchTiming Microbatch(const v1::Manifest& manifest, const v1::PassPlan& pass, int m) {
   v1::MicrobatchTiming timing;
   timing.set_sequences(pass.microbatch_offsets(m + 1) - pass.microbatch_offsets(m));
@@ -115,7 +114,7 @@ std::vector<v1::MicrobatchTiming> Microbatches(const Job& job, const v1::Manifes
   uint32_t mini_batch = 0;
   for (const uint32_t slots : pass.microbatches_per_rank()) {
     if (job.dynamic_context) {
-      // Each rank of a group has the group's micro-batch.
+      // Every rank of a group reports the group's micro-batch.
       for (uint32_t slot = 0; slot < slots; ++slot) {
         for (uint32_t rank = 0; rank < job.data_parallel; ++m) {
           const uint32_t group = pass.context_sizes(m);
@@ -132,7 +131,7 @@ std::vector<v1::MicrobatchTiming> Microbatches(const Job& job, const v1::Manifes
   return microbatches;
 }
 
-// Of a device whose costs are its own, with a straggler now and then. Of a job with loads,
+// A report of a device with costs of its own and an occasional straggler. If the job has loads,
 // `manifest` has the whole batch.
 v1::ReportStepRequest ReportOf(const Job& job, uint64_t step, const v1::Manifest& manifest,
                                const v1::PlanBatchResponse& plan, bool fitted) {
@@ -153,7 +152,7 @@ v1::ReportStepRequest ReportOf(const Job& job, uint64_t step, const v1::Manifest
   const v1::PassPlan& pass = plan.passes(0);
   report.set_data_parallel(job.data_parallel);
   for (const v1::Load& load : manifest.loads()) report.add_loads(load.name());
-  // Other costs are not in milliseconds.
+  // Costs that are not fitted do not predict milliseconds.
   if (fitted) report.set_predicted_step_time(pass.metrics().predicted_step_time());
   for (v1::MicrobatchTiming& timing : Microbatches(job, manifest, pass)) {
     const auto tokens = static_cast<double>(timing.tokens());
@@ -216,7 +215,7 @@ std::vector<Job> DemoJobs() {
        .median = 700,
        .reports = true,
        .patch_limit = 24576},
-      // Padded, few sequences at a time, and now and then one that does not fit.
+      // A padded job with few sequences a micro-batch, and sometimes a sequence that does not fit.
       {.name = "sft-misconfigured",
        .preset = "nemo_rl_dynamic",
        .budget = 32768,
@@ -240,8 +239,8 @@ absl::Status RunStep(const Client& client, const Job& job, uint32_t worker, uint
 void RunWorker(const Client& client, const Job& job, uint32_t worker, uint64_t first,
                absl::Duration interval, const std::function<bool()>& stop,
                const std::function<void(const absl::Status&)>& failed) {
-  // A step's workers must agree on it: the first step's report comes before all of them have joined
-  // the second, and where there is no fit (any more) all of them are told so.
+  // Workers of a step must agree on this. They do: the first step's report precedes the second
+  // step, and if there is no fit, all workers of a step are told so.
   bool fitted = false;
   for (uint64_t step = first; !stop(); ++step) {
     const absl::Time next = absl::Now() + interval;

@@ -1,5 +1,5 @@
-// Trainers that are none: several jobs which ask a server for plans, as long as they are let, so
-// that its dashboards have something to show.
+// Simulated trainers: several jobs ask a server for plans until they are stopped, so that its
+// dashboards have something to show.
 //
 //   trainers_example --server dns:///planner:50051
 //
@@ -31,7 +31,7 @@ namespace {
 
 std::atomic<bool> interrupted = false;
 
-// The errors of a job, each said once, with how often it came in the end.
+// The errors of a job. Each is printed once when it first occurs, and with its count at the end.
 class Errors {
  public:
   void Add(const std::string& job, const absl::Status& status) {
@@ -56,7 +56,7 @@ class Errors {
 void Run(const std::string& server, absl::Duration interval, absl::Time end) {
   Errors errors;
   const auto stop = [end] { return interrupted.load() || absl::Now() >= end; };
-  // Steps of another life may still be known: go on where no life was.
+  // The server may remember the steps of an earlier run, so that steps begin at a new number.
   const auto first = static_cast<uint64_t>(absl::ToUnixMillis(absl::Now()));
   {
     std::vector<std::jthread> threads;

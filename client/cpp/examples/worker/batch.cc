@@ -7,7 +7,7 @@
 namespace batchplan::examples {
 namespace {
 
-// From 0, below 1; the same on every machine, as std's distributions are not.
+// In [0, 1), and the same on every machine, which std's distributions do not promise.
 double Uniform(std::mt19937_64& random) { return static_cast<double>(random() >> 11) * 0x1p-53; }
 
 }  // namespace
@@ -29,7 +29,7 @@ Batch MakeBatch(size_t sequences, uint32_t longest, int64_t vocabulary, uint64_t
     for (uint32_t t = 0; t < length; ++t) {
       batch.input_ids[s * batch.width + t] =
           static_cast<int64_t>(Uniform(random) * static_cast<double>(vocabulary));
-      // The first token of a sequence is predicted by none.
+      // No token predicts the first token of a sequence.
       if (t == 0 || t < prompt) continue;
       batch.loss_mask[s * batch.width + t] = 1;
       ++trained;

@@ -47,8 +47,8 @@ struct Flags {
   uint64_t seed = 1;
 };
 
-// Of a micro-batch, where --budget does not say. In a pool the longest sequence takes most of all
-// ranks' budgets, so that groups of many sizes show.
+// The budget of a micro-batch without --budget. In a pool, the longest sequence needs most of all
+// ranks' budgets, so that groups of many sizes occur.
 uint32_t DefaultBudget(const Flags& flags) {
   if (!flags.dynamic_context) return 1024;
   return std::max(flags.longest * 5 / 4 / flags.data_parallel, 16 * flags.context_parallel);
@@ -70,7 +70,7 @@ v1::PlanBatchRequest RequestOf(const Flags& flags, const Batch& batch) {
 
 absl::Status Run(const Flags& flags) {
   const Batch batch = MakeBatch(flags.sequences, flags.longest, kVocabulary, flags.seed);
-  // Positions go on through the padding of a sequence, which is within the budget of its ranks.
+  // Position ids run on through a sequence's padding, which is within the budget of its group.
   const uint32_t groups = flags.dynamic_context ? flags.data_parallel : 1;
   const Model model = MakeModel(size_t{flags.budget} * groups, flags.seed + 1);
   const Client client(

@@ -28,7 +28,7 @@ void AddScaled(Hidden& sum, double scale, const Hidden& part) {
   for (size_t i = 0; i < kHidden; ++i) sum[i] += scale * part[i];
 }
 
-// Of the attention of token `t`.
+// The scale of the attention of token `t`.
 double AttentionScale(size_t t) { return 1 / static_cast<double>(kHidden * (t + 1)); }
 
 }  // namespace
@@ -91,11 +91,11 @@ float TokenLoss(const Model& model, const TokenInputs& inputs, const Hidden& mix
 Hidden AttendBackward(absl::Span<const Hidden> hidden, absl::Span<const Hidden> mixed_gradients,
                       size_t t) {
   Hidden gradient = mixed_gradients[t];
-  // As the token that looks.
+  // Through the attention of token `t` itself.
   for (size_t s = 0; s <= t; ++s) {
     AddScaled(gradient, AttentionScale(t) * Dot(mixed_gradients[t], hidden[s]), hidden[s]);
   }
-  // As one that is looked at, by itself too.
+  // Through the attention of token `t` and of all later ones to it.
   for (size_t u = t; u < hidden.size(); ++u) {
     const double scale = AttentionScale(u);
     AddScaled(gradient, scale * Dot(mixed_gradients[u], hidden[t]), hidden[u]);

@@ -11,19 +11,19 @@
 namespace batchplan::examples {
 namespace {
 
-// As aligned as the kernels want it.
+// The alignment that the kernels require.
 struct alignas(256) WorkspaceBlock {
   unsigned char bytes[256];
 };
 
-// Of token `t` of sequence `s`.
+// The inputs of token `t` of sequence `s`.
 TokenInputs InputsOf(const Batch& batch, size_t s, size_t t) {
   const size_t place = s * batch.width + t;
   TokenInputs inputs;
   inputs.token = batch.input_ids[place];
   inputs.position = static_cast<int64_t>(t);
   inputs.advantage = batch.advantages[s];
-  // The last one predicts nothing.
+  // The last token predicts nothing.
   const bool predicts = t + 1 < batch.lengths[s];
   inputs.label = predicts ? batch.input_ids[place + 1] : kNoLabel;
   inputs.scale = predicts && batch.loss_mask[place + 1] != 0 ? batch.loss_scales[s] : 0;
@@ -82,7 +82,7 @@ absl::StatusOr<std::vector<float>> PaddedReduction(const Batch& batch,
                                &options, &layout, nullptr, nullptr);
   if (status != BATCHPLAN_OK) return absl::InternalError(batchplan_status_string(status));
 
-  // A row's losses stand one place before the tokens, as the model that predicts them gives them.
+  // Shifted by one: the model has a token's loss at the token before it.
   std::vector<float> predictions(token_losses.begin() + 1, token_losses.end());
   std::vector<uint8_t> weights(batch.loss_mask.begin() + 1, batch.loss_mask.end());
   predictions.push_back(0);

@@ -52,8 +52,7 @@ absl::Status PackInputs(const WorkerPlan& plan, const WorkerMicrobatch& microbat
        kernels::SequenceIds(row.sequence_ids.data())});
 }
 
-// What a rank knows of the sequences of its micro-batch as a whole: [sequences, width], in the
-// batch's order.
+// The values of whole sequences of a rank's micro-batch: [sequences, width], in the batch's order.
 struct WholeSequences {
   std::vector<Hidden> hidden;
   std::vector<Hidden> mixed_gradients;
@@ -69,8 +68,8 @@ TokenInputs InputsOf(const PackedRow& row, size_t i) {
   return inputs;
 }
 
-// What all tokens of the micro-batch's sequences have, in the batch's rows: what the ranks of its
-// group hold of them, gathered and unpacked into `whole`, [sequences, width].
+// Gathers a value of each token from the ranks of the micro-batch's group and unpacks it into
+// `whole`, [sequences, width].
 absl::Status Gather(const WorkerPlan& plan, const WorkerMicrobatch& microbatch, const Batch& batch,
                     GroupExchange& exchange, int round, std::vector<Hidden> own,
                     std::vector<Hidden>& whole) {
@@ -83,8 +82,8 @@ absl::Status Gather(const WorkerPlan& plan, const WorkerMicrobatch& microbatch, 
   return plan.Unpack(microbatch, {field}, {}, RowPart::kAllRanks);
 }
 
-// Forward and backward of this rank's shard. Attention sees the whole of each sequence: first the
-// group's ranks tell each other h, then the gradients of m.
+// Forward and backward of this rank's shard. Attention needs whole sequences: the group's ranks
+// first exchange h, then the gradients of m.
 absl::Status RunModel(const WorkerPlan& plan, const WorkerMicrobatch& microbatch,
                       const Batch& batch, const Model& model, GroupExchange& exchange,
                       WholeSequences& whole, PackedRow& row, TableGradients& gradients) {
@@ -95,7 +94,7 @@ absl::Status RunModel(const WorkerPlan& plan, const WorkerMicrobatch& microbatch
   absl::Status status = Gather(plan, microbatch, batch, exchange, 0, std::move(own), whole.hidden);
   if (!status.ok()) return status;
 
-  // Padding belongs to no sequence's tokens, and the tail to none at all.
+  // Padding within a sequence is none of its tokens, and the tail belongs to no sequence.
   const auto sequence_of = [&](size_t i, absl::Span<const Hidden> values) {
     const auto place = static_cast<size_t>(row.sequence_ids[i]);
     return values.subspan(microbatch.sequence_index[place] * batch.width,
@@ -127,11 +126,13 @@ absl::Status RunModel(const WorkerPlan& plan, const WorkerMicrobatch& microbatch
   return absl::OkStatus();
 }
 
-// The means of the micro-batch's sequences into the batch's order; returns their part of the loss.
+// Writes the means of the micro-batch's sequences to the batch's order; returns their part of the
+// loss.
 absl::StatusOr<double> ReduceLosses(const WorkerPlan& plan, const WorkerMicrobatch& microbatch,
                                     const Batch& batch, const PackedRow& row,
                                     std::vector<float>& sequence_means) {
-  // Of whole sequences: this rank may hold a part of each, and of all sequences: it has a few.
+  // The denominators and the total are those of whole sequences and of the whole batch, of which
+  // this rank holds only a part.
   std::vector<float> denominators(microbatch.num_sequences());
   absl::Status status = plan.GatherPerSequence(
       microbatch, {kernels::Tokens(batch.denominators.data(), denominators.data(), 1)});
@@ -157,8 +158,8 @@ absl::StatusOr<double> ReduceLosses(const WorkerPlan& plan, const WorkerMicrobat
   return loss;
 }
 
-// Ranks that have the same place in their groups share outputs: their sequences are others, and so
-// are the rows they write.
+// Ranks at the same place in their groups share these: they have different sequences, and write
+// different rows.
 struct SharedOutputs {
   std::vector<float> token_losses;
   std::vector<float> hidden_gradients;
@@ -257,7 +258,7 @@ absl::StatusOr<RanksResults> RunRanks(const Client& client, const v1::PlanBatchR
   sum.results = zeros;
   sum.fingerprint = ranks[0].fingerprint;
   sum.microbatches_per_rank = ranks[0].microbatches;
-  // Of the one that failed, not of those that waited for it.
+  // The error of the rank that failed, not of the ranks that waited for it.
   for (const RankResults& rank : ranks) {
     if (!rank.status.ok() && !absl::IsAborted(rank.status)) return rank.status;
   }

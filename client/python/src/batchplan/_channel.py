@@ -23,10 +23,10 @@ _WHOLE = re.compile(r"-?\d{1,9}")
 
 @dataclasses.dataclass(frozen=True)
 class Tls:
-    """Files in PEM. Without authorities, those that this machine trusts."""
+    """PEM files. Without authorities, the ones that this machine trusts."""
 
     authorities: str | os.PathLike[str] | None = None
-    # Of the client, for a server that wants one: both or none.
+    # The client's, for a server that asks for one: both or none.
     certificate: str | os.PathLike[str] | None = None
     key: str | os.PathLike[str] | None = None
     # The name in the server's certificate, if it is not the target's.
@@ -45,8 +45,8 @@ def open_channel(api: Any, target: str, tls: Tls | None, token: str | None) -> A
 
 
 def _options(tls: Tls | None) -> list[tuple[str, Any]]:
-    """A turn for each of a name's addresses, which are replicas, and pings that tell those that hang.
-    Retries are _retry.py's: gRPC's end after two seconds, whatever the call's time."""
+    """Uses the addresses of a name, which are replicas, in turn, and finds hanging ones by pings.
+    Retries are left to _retry.py: gRPC's own end after two seconds, however long the call may take."""
     options: list[tuple[str, Any]] = [
         ("grpc.max_send_message_length", _MESSAGE_BYTES),
         ("grpc.max_receive_message_length", _MESSAGE_BYTES),
@@ -54,13 +54,13 @@ def _options(tls: Tls | None) -> list[tuple[str, Any]]:
         ("grpc.enable_retries", 0),
         ("grpc.keepalive_time_ms", _milliseconds(_core.KEEPALIVE_TIME)),
         ("grpc.keepalive_timeout_ms", _milliseconds(_core.KEEPALIVE_TIMEOUT)),
-        # What newer versions of gRPC go by.
+        # The name in newer versions of gRPC.
         ("grpc.http2.ping_timeout_ms", _milliseconds(_core.KEEPALIVE_TIMEOUT)),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.initial_reconnect_backoff_ms", _milliseconds(_core.INITIAL_BACKOFF)),
         ("grpc.max_reconnect_backoff_ms", _milliseconds(_core.MAX_BACKOFF)),
-        # Of this name, but what it bounds is the making of a connection.
+        # Despite its name, this limits how long a connection may take to be made.
         ("grpc.min_reconnect_backoff_ms", _milliseconds(_core.CONNECT_TIMEOUT)),
         ("grpc.dns_min_time_between_resolutions_ms", _milliseconds(_core.RESOLVE_INTERVAL)),
     ]
@@ -100,11 +100,11 @@ def _read(path: str | os.PathLike[str] | None) -> bytes | None:
 
 
 def failure_of(error: Any) -> Failure:
-    """Of an error of grpc's or grpc.aio's."""
+    """The failure in an error of grpc or grpc.aio."""
     pushback = None
     for name, value in error.trailing_metadata() or ():
         if name == "grpc-retry-pushback-ms":
-            # What is no number says never, as in gRPC.
+            # As in gRPC, a value that is no number means never.
             pushback = int(value) / 1000 if _WHOLE.fullmatch(str(value)) else _NEVER
     message = error.details() or ""
     return Failure(error.code().value[0], message, _NEVER if _core.is_too_large(message) else pushback)

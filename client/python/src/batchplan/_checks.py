@@ -15,7 +15,7 @@ _YEAR = 365 * 86400
 
 
 def whole(name: str, value: Any) -> int:
-    """Of Python, NumPy or a tensor of one element; its range is the planner's to check."""
+    """A whole number of Python, NumPy or a tensor with one element. The planner checks its range."""
     try:
         return operator.index(value)
     except TypeError:
@@ -23,7 +23,7 @@ def whole(name: str, value: Any) -> int:
 
 
 def positive(name: str, value: Any) -> int:
-    """Whole, and at least 1."""
+    """A whole number of at least 1."""
     given = whole(name, value)
     if given < 1:
         raise InvalidRequest(f"{name} is {given}; must be at least 1")
@@ -59,7 +59,7 @@ def text(name: str, value: Any) -> str:
 
 
 def members(name: str, values: Any, kind: type[Member]) -> list[Member]:
-    """All of a list or another iterable, once."""
+    """The members of a list or another iterable, which is read once."""
     described = f"a sequence of batchplan.{kind.__name__}"
     if not isinstance(values, Iterable):
         raise InvalidRequest(f"{name} is {_shown(values)}; must be {described}")
@@ -71,7 +71,7 @@ def members(name: str, values: Any, kind: type[Member]) -> list[Member]:
 
 
 def did_you_mean(typed: str, words: Iterable[str]) -> str:
-    """ "; did you mean WORD?", or "" where none is near."""
+    """ "; did you mean WORD?", or "" if no word is similar."""
     # Of errors alone.
     import difflib
 

@@ -17,28 +17,28 @@ _MOST = 2**32 - 1
 
 
 def common_prefixes(token_lists: Sequence[ArrayLike], minimum: int = 64) -> tuple[Uint32s, Uint32s]:
-    """What sequences have in common from their first tokens on, for plan(shared_prefixes=, shared_with=):
+    """The prefixes that sequences have in common, for plan(shared_prefixes=, shared_with=):
 
         shared_prefixes, shared_with = batchplan.common_prefixes(token_lists)
         plan = batchplan.plan(
             lengths, dp=8, max_tokens=16384, shared_prefixes=shared_prefixes, shared_with=shared_with
         )
 
-    Tokens are all that is compared: what else a model reads, such as images or position ids, must be equal
-    where they are. Where a batch is groups of answers, plan(prompt_lengths=) needs no tokens.
+    Only tokens are compared. Whatever else the model reads, such as images or position ids, must be equal
+    where tokens are. For groups of answers to prompts, plan(prompt_lengths=) needs no tokens.
 
     Args:
         token_lists: the tokens of each sequence: lists, or arrays or tensors on the host, of whole numbers
             and one dimension.
-        minimum: tokens, at least 1; what two sequences have in common counts as nothing where it is less. Every
-            place where a row branches costs attention kernels a block.
+        minimum: the fewest tokens that two sequences must have in common to share them, at least 1. Each place
+            where a row branches costs attention kernels a block.
 
     Returns:
-        shared_prefixes and shared_with, both uint32, shape [sequences], zeros of what shares nothing. By these
-        any two sequences share all that they have in common.
+        shared_prefixes and shared_with, both uint32, shape [sequences], with zeros for sequences that share nothing.
+        By these any two sequences share all that they have in common.
 
     Raises:
-        InvalidRequest: the tokens of a sequence are none.
+        InvalidRequest: a sequence has something other than tokens.
     """
     least = whole("minimum", minimum)
     if not 1 <= least <= _MOST:
@@ -55,7 +55,7 @@ def common_prefixes(token_lists: Sequence[ArrayLike], minimum: int = 64) -> tupl
 
 
 def _array(place: int, tokens: Any) -> NDArray[Any]:
-    """Tokens as an array that needs no copy, where they are one."""
+    """Tokens as an array; without a copy if they are one."""
     try:
         made = numpy.ascontiguousarray(tokens)
         if made.ndim != 1 or numpy.ndim(tokens) != 1:

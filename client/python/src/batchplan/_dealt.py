@@ -26,8 +26,8 @@ class Dealing:
         Args:
             item_ranks: which rank computes each item.
             item_sequences: the sequence of each item, ascending.
-            microbatch_of: of each sequence that may have items, its micro-batch; -1: not planned.
-            slot_of, rank_of: of each micro-batch, its slot among those of all mini-batches, and its rank.
+            microbatch_of: the micro-batch of each sequence that may have items; -1: not planned.
+            slot_of, rank_of: the slot of each micro-batch, counted over all mini-batches, and its rank.
             is_slice: only one rank's micro-batches are known.
         """
         places = microbatch_of[item_sequences]
@@ -47,7 +47,7 @@ class Dealing:
         self._received_from = _read_only(of[order])
 
     def of(self, microbatch: int) -> DealtItems:
-        """Of a micro-batch, by its place in the plan."""
+        """The items of the micro-batch at this place in the plan."""
         begin, end = numpy.searchsorted(self._microbatches, (microbatch, microbatch + 1)).tolist()
         sent, sent_to = self._sent[begin:end], self._sent_to[begin:end]
         if self._is_slice:

@@ -26,7 +26,7 @@ _hangs = False
 
 
 class Hangs(Exception):
-    """Of gRPC, in this process."""
+    """gRPC hangs in this process."""
 
 
 def _in_child() -> None:
@@ -38,11 +38,10 @@ os.register_at_fork(after_in_child=_in_child)
 
 
 def use_grpc(work: Callable[[], Value], limit: float) -> Value:
-    """What `work` returns, which calls gRPC and takes at most `limit` seconds by itself.
+    """Returns the result of `work`, which calls gRPC and normally ends within `limit` seconds.
 
     Raises:
-        Hangs: it takes longer in a process that inherits gRPC from its parent; or something took
-            longer before.
+        Hangs: `work` needs longer in a process that inherits gRPC from its parent, or earlier work did.
     """
     global _used, _hangs
     _used = True
@@ -50,7 +49,7 @@ def use_grpc(work: Callable[[], Value], limit: float) -> Value:
         return work()
     if _hangs:
         raise Hangs
-    # Nobody waits for a thread that never ends, at the end of Python either.
+    # A daemon thread, so that nobody waits for one that never ends, not even Python when it exits.
     ends: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
 
     def run() -> None:

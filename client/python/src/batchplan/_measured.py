@@ -84,13 +84,13 @@ class Comparison:
 
     @property
     def waited_share(self) -> float:
-        """The part of the step in which ranks waited for slower ones, on average over them."""
+        """The share of the step in which ranks waited for slower ones, averaged over ranks."""
         return float(self.waited.mean())
 
     @property
     def error(self) -> float | None:
-        """Predicted over measured step time, less 1: -0.1 is a step that took longer than predicted. None
-        where no prediction is known, or no time was taken."""
+        """Predicted over measured step time, less 1: at -0.1 the step took longer than predicted. None
+        without a prediction, or if the measured time is 0."""
         if self.predicted_milliseconds is None or self.step_milliseconds == 0:
             return None
         return self.predicted_milliseconds / self.step_milliseconds - 1
@@ -115,17 +115,17 @@ def compare(
     accumulated: bool,
     predicted_milliseconds: float | None,
 ) -> Comparison:
-    """What a step took, all of whose micro-batches are measured.
+    """The measured times of a step whose micro-batches were all timed.
 
     Args:
-        timings: in any order. Of micro-batches without sequences, those that are not there took 0 ms.
-        slots: of each mini-batch, micro-batches a rank.
+        timings: in any order. A micro-batch without sequences may be missing; it counts as 0 ms.
+        slots: micro-batches a rank in each mini-batch.
         filled: whether each micro-batch has sequences, by mini-batch, rank and slot.
-        groups: in the same order a number of each, which ranks that run it together have in common; None:
-            each rank runs its own.
+        groups: a number for each micro-batch in that order, which is equal for ranks that run one
+            together; None: each rank runs its own.
 
     Raises:
-        ValueError: a micro-batch is missing or there twice, is none of the plan, or its time is none.
+        ValueError: a micro-batch is missing, given twice or not in the plan, or its time is no time.
     """
     order = _Order(slots, ranks)
     given = [-1] * len(filled)
@@ -155,15 +155,15 @@ def compare(
         step_milliseconds=step,
         predicted_milliseconds=predicted_milliseconds,
         milliseconds=by_slot,
-        # Sums are rounded in another order.
+        # Rounding could make it slightly negative.
         waited=numpy.maximum(0, 1 - busy / step) if step > 0 else numpy.zeros(ranks),
         slowest_ranks=by_slot.argmax(axis=1).astype(numpy.int64),
     )
 
 
 def _end_of_groups(taken: Float64s, groups: Int64s) -> float:
-    """When the last rank is done, where the ranks of a group begin together, each when the last of them is
-    free, and end with the slowest. Shape [slots, ranks], both."""
+    """When the last rank is done. A group begins when all its ranks are free, and its ranks end together
+    with the slowest. Both arrays have the shape [slots, ranks]."""
     free = numpy.zeros(taken.shape[1])
     for of_slot, numbers in zip(taken, groups):
         _, group = numpy.unique(numbers, return_inverse=True)
@@ -185,7 +185,7 @@ class _Order:
             self._begins.append(self._begins[-1] + one * ranks)
 
     def place(self, number_of: int, timing: MicroBatchTiming) -> int:
-        """Where the timing's micro-batch stands."""
+        """The place of the timing's micro-batch in the plan."""
 
         def index(name: str, value: Any, limit: int, of: str) -> int:
             own = f"timings[{number_of}].{name}"
@@ -209,7 +209,7 @@ class _Order:
         return f"mini-batch {mini_batch}, rank {rank}, slot {slot}"
 
     def divide(self, values: NDArray[Any]) -> list[NDArray[Any]]:
-        """Of each mini-batch, by slot and rank."""
+        """The values of each mini-batch, by slot and rank."""
         return [
             values[begin : begin + slots * self._ranks].reshape(self._ranks, slots).T
             for begin, slots in zip(self._begins, self._slots)
@@ -217,10 +217,10 @@ class _Order:
 
 
 def milliseconds(name: str, value: Any) -> float:
-    """A time that was taken or predicted.
+    """A measured or predicted time.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is no time.
     """
     found = number(name, value)
     if not (found >= 0 and math.isfinite(found)):

@@ -1,4 +1,4 @@
-"""Options as help() and editors show them, of every function that takes them."""
+"""Shows the options of functions with **options in help() and in editors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIDTH = 96
 
 
 class _Annotation(str):
-    """A type that is shown as it stands, without quotes."""
+    """A type that is shown without quotes."""
 
     __repr__ = str.__str__
 
@@ -24,12 +24,12 @@ class _Annotation(str):
 def takes_options(
     *, without: Collection[str] = (), defaults: dict[str, Any] | None = None
 ) -> Callable[[Function], Function]:
-    """Has a function that ends with **options show each of them: in its signature, and below the line
-    "options: ..." of its docstring.
+    """Decorates a function that ends with **options: its signature shows each option, and its docstring
+    describes them below the line "options: ...".
 
     Args:
-        without: those that it refuses.
-        defaults: those that are others there.
+        without: options that the function refuses.
+        defaults: options whose defaults differ in this function.
     """
 
     def shown(function: Function) -> Function:
@@ -42,7 +42,7 @@ def takes_options(
         own = inspect.signature(function)
         *parameters, _ = own.parameters.values()
         stated.__signature__ = own.replace(parameters=[*parameters, *map(_parameter, taken)])
-        # Without docstrings, by python -OO, there is none.
+        # With python -OO there are no docstrings.
         if function.__doc__ is not None:
             function.__doc__ = _with_options(function.__doc__, taken)
         return function

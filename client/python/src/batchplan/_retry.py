@@ -63,8 +63,8 @@ Step = Attempt | Pause | Work
 
 
 class Caller:
-    """What a client knows of its servers from one call to the next. Thread-safe: calls that are made at
-    the same time may at most probe once too often."""
+    """What a client remembers of its servers between calls. Thread-safe: at worst, concurrent calls probe
+    once too often."""
 
     def __init__(
         self,
@@ -76,10 +76,10 @@ class Caller:
     ) -> None:
         """
         Args:
-            fallback: plan in this process where that is possible and servers don't.
-            tls_mistake: of a failure's message, what is wrong with certificates, or work that finds
-                out; None if there is nothing to suspect.
-            clock, chance: seconds, and a number from 0 to 1.
+            fallback: plan in this process if servers do not, where that is possible.
+            tls_mistake: from a failure's message to what is wrong with certificates, or to work that
+                finds out; None if nothing is suspected.
+            clock, chance: functions that return seconds, and a random number from 0 to 1.
         """
         self._fallback = fallback
         self._tls_mistake = tls_mistake
@@ -89,7 +89,7 @@ class Caller:
         self._silent = False
 
     def steps(self, call: Call[Answer], timeout: float) -> Generator[Step, Any, Answer]:
-        """Yields what is to be done, is sent what came of it, and returns the call's answer.
+        """Yields steps to do, is sent their results, and returns the call's answer.
 
         Raises:
             Error: of the last attempt, or of the plan in this process.
@@ -145,7 +145,7 @@ class Caller:
             raise error
 
     def _probe(self, timeout: float) -> Generator[Step, Any, None]:
-        """Asks whether a server answers again, if only by an error of its own."""
+        """Finds out whether a server answers again, even if only with an error."""
         end = yield Attempt(_HEALTH, b"", timeout)
         if end == _NOT_SERVING:
             raise _FallBack(from_status(_UNAVAILABLE, "the server says that it does not serve"))
@@ -154,7 +154,7 @@ class Caller:
             raise _FallBack(from_status(_UNAVAILABLE, f"no server answers: {end.message}"))
 
     def _check_tls(self, message: str, looked: bool) -> Generator[Step, Any, bool]:
-        """Raises TlsError if that is what keeps servers out of reach. A closer look is taken once."""
+        """Raises TlsError if TLS is why no server can be reached. Only the first closer look is taken."""
         found = self._tls_mistake(message)
         if isinstance(found, Work):
             if looked:
@@ -173,7 +173,7 @@ class _FallBack(Exception):
 
 
 def _with_reason(end: Failure, before: Failure | None) -> str:
-    """What attempts before it met, where the last one only says that time is over."""
+    """The message of `end`; a mere timeout also tells why the attempts before it failed."""
     if end.code != _DEADLINE_EXCEEDED or before is None:
         return end.message
     return f"{end.message}; before that: {before.message}"

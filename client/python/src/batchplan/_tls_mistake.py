@@ -36,7 +36,7 @@ _LOOKS = 2
 
 
 class TlsMistake:
-    """For _retry.Caller: of a failure's message, what is wrong, or work that finds out."""
+    """For _retry.Caller: called with a failure's message, tells the mistake or returns work that finds it."""
 
     def __init__(self, target: str, tls: Tls | None) -> None:
         self._tls = tls
@@ -58,12 +58,12 @@ class TlsMistake:
         return any(words in told for words in (*_CLOSED, *map(os.strerror, _CLOSED_BY_THE_SYSTEM)))
 
     def _several(self, message: str) -> bool:
-        """Whether nobody listens at one address of a name, which may have others."""
+        """Whether nobody listens at an address of a name that may have further addresses."""
         return _NOBODY in message and not re.fullmatch(r"[0-9.]+|.*:.*", self._host)
 
     def _look(self) -> str | None:
-        """Connects as gRPC does, to hear what it does not say: None if one address can be talked to, or
-        none is there."""
+        """Connects like gRPC, to find what gRPC does not tell. None if an address works, or if there is
+        none."""
         mistake = None
         try:
             context = _context(self._tls)

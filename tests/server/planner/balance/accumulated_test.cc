@@ -32,7 +32,7 @@ struct Instance {
   PackItems view() const { return {.lengths = lengths, .counts = counts, .loads = loads}; }
 };
 
-// Of up to `most` items, packed as tightly as best fit does it or a little looser.
+// An instance of up to `most` items, packed as tightly as by best fit or a little looser.
 Instance RandomInstance(RandomStream& random, size_t most) {
   Instance instance;
   const size_t size = random.Between(1, most);
@@ -86,7 +86,7 @@ uint64_t CostliestRank(const Bins& bins, const Instance& instance) {
   return *std::max_element(costs.begin(), costs.end());
 }
 
-// The least cost of the costliest rank over all assignments of items to bins. O(bins^n).
+// The least cost of the costliest rank, over all assignments of items to bins. O(bins^n).
 uint64_t LeastCostliestRank(const Instance& instance) {
   uint64_t least = std::numeric_limits<uint64_t>::max();
   const auto bins = static_cast<uint32_t>(instance.ranks * instance.slots);

@@ -43,7 +43,7 @@ TEST(EvenOutTest, TheStepIsNeverLongerThanBeforeAndAsLongAsIsSaid) {
     ASSERT_EQ(after, TimeOf(instance, filling, rule)) << instance.Describe();
     shortened += after < before;
     if (rule == RankRule::kEqualCounts) {
-      // Where ranks are within one of each other, one that has one more may give it away.
+      // If ranks are within one of each other, a rank with one more may give one away.
       std::vector<uint64_t> was = testing::RankCounts(instance, instance.solution);
       std::vector<uint64_t> is = testing::RankCounts(instance, bins);
       if (std::ranges::max(was) - std::ranges::min(was) == 1) {

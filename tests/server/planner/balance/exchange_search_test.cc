@@ -82,7 +82,7 @@ TEST(RefinePartsTest, RulesAreKeptAndTheLargestSumNeverRises) {
     ASSERT_EQ(refined.size(), loads.size());
     ASSERT_LE(LargestSum(loads, refined, parts), LargestSum(loads, part_of, parts));
     if (rules.equal_counts) {
-      // Where parts are within one of each other, one that has one more may give it away.
+      // If parts are within one of each other, a part with one more may give one away.
       std::vector<uint64_t> was = sequences_of(part_of);
       std::vector<uint64_t> is = sequences_of(refined);
       if (std::ranges::max(was) - std::ranges::min(was) == 1) {

@@ -1,4 +1,4 @@
-// Random balancing tasks that can be solved, what a solution is, and how long it takes.
+// Random balancing tasks that have a solution; checks and step times of solutions.
 
 #ifndef BATCHPLAN_TESTS_SERVER_PLANNER_BALANCE_INSTANCES_H_
 #define BATCHPLAN_TESTS_SERVER_PLANNER_BALANCE_INSTANCES_H_
@@ -30,7 +30,7 @@ struct BalanceInstance {
   BinLimits limits = {};
   uint32_t ranks = 1;
   uint32_t slots = 1;
-  // A solution: exactly ranks * slots bins within the limits, none empty.
+  // A solution: exactly ranks * slots bins within the limits, none of them empty.
   Bins solution = {};
 
   PackItems items() const { return {.lengths = lengths, .counts = counts, .loads = costs}; }
@@ -52,10 +52,10 @@ struct BalanceInstance {
   }
 };
 
-// How long items are: any, all alike, one that fills a bin, halves of one, a long tail, bins cut
-// into pieces that leave no room at all.
+// The lengths of items: any; all equal; one that fills a bin; halves of a bin; a long tail; bins
+// cut into pieces that leave no room at all.
 enum class Lengths { kAny, kEqual, kOneGiant, kHalves, kLongTail, kNoRoom };
-// What they cost: their tokens, or more for long ones, or whatever, some nothing; or nothing.
+// The costs of items: their tokens; more for long ones; anything, some 0; or all 0.
 enum class Costs { kTokens, kConvex, kAny, kNothing };
 
 inline std::vector<uint32_t> LengthsOf(Lengths kind, size_t size, uint32_t capacity,
@@ -111,11 +111,11 @@ struct InstanceFamily {
   size_t least_items = 1;
   size_t most_items = 60;
   bool counts = true;
-  // Ranks divide the items.
+  // Whether ranks divide the items.
   bool equal_shares = false;
 };
 
-// Of every kind; bins as few as best fit needs, or more, up to as many as items.
+// An instance of any kind, with as few bins as best fit needs, or more, up to one for each item.
 inline BalanceInstance RandomBalance(RandomStream& random, const InstanceFamily& family = {}) {
   BalanceInstance instance;
   BinLimits& limits = instance.limits;
@@ -181,7 +181,7 @@ inline std::string Fault(const BalanceInstance& instance, const Bins& bins) {
   return "";
 }
 
-// Bin b of the filling as bin b, with the caller's items.
+// The bins of the filling, with the caller's items.
 inline Bins BinsOf(const Filling& filling) {
   Bins bins;
   for (uint32_t bin = 0; bin < filling.bins(); ++bin) {
@@ -194,7 +194,7 @@ inline Bins BinsOf(const Filling& filling) {
   return bins;
 }
 
-// `bins` as a filling, bin b as bin b.
+// `bins` as a filling with the same numbers of bins.
 inline Filling FillingOf(const SortedTask& task, const Bins& bins) {
   std::vector<uint32_t> position_of(task.size());
   for (uint32_t i = 0; i < task.size(); ++i) position_of[task.item[i]] = i;
@@ -215,7 +215,7 @@ inline std::vector<uint64_t> BinCosts(const BalanceInstance& instance, const Bin
   return costs;
 }
 
-// Slot s of rank r is costs[r * slots + s].
+// The step time if slot s of rank r costs costs[r * slots + s].
 inline uint64_t LockstepTime(std::span<const uint64_t> costs, uint32_t ranks) {
   const size_t slots = costs.size() / ranks;
   uint64_t time = 0;
@@ -229,7 +229,7 @@ inline uint64_t LockstepTime(std::span<const uint64_t> costs, uint32_t ranks) {
   return time;
 }
 
-// The same with the slots of each rank sorted.
+// The step time after sorting each rank's slots.
 inline uint64_t SortedLockstepTime(std::vector<uint64_t> costs, uint32_t ranks) {
   const size_t slots = costs.size() / ranks;
   for (size_t rank = 0; rank < ranks; ++rank) {
@@ -239,7 +239,7 @@ inline uint64_t SortedLockstepTime(std::vector<uint64_t> costs, uint32_t ranks) 
   return LockstepTime(costs, ranks);
 }
 
-// The same with bins dealt to ranks by cost.
+// The step time after dealing the bins to ranks by cost.
 inline uint64_t DealtLockstepTime(std::vector<uint64_t> costs, uint32_t ranks) {
   std::sort(costs.begin(), costs.end(), std::greater<>());
   uint64_t time = 0;
@@ -256,7 +256,7 @@ inline std::vector<uint64_t> RankCounts(const BalanceInstance& instance, const B
   return counts;
 }
 
-// The least step time of all ways to fill the bins that `legal` admits. O(bins^n).
+// The least step time over all ways to fill bins that `legal` admits. O(bins^n).
 inline uint64_t LeastStepTime(const BalanceInstance& instance,
                               const std::function<bool(const Bins&)>& legal) {
   std::vector<uint32_t> items(instance.lengths.size());

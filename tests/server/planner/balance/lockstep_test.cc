@@ -192,7 +192,7 @@ TEST(LockstepTest, TheFirstStartIsKeptWhereItNeedNotBeBeaten) {
     const std::optional<BalancedBins> first = BalanceLockstep(task);
     if (!first) continue;
     ExpectKept(instance, *first);
-    // More effort goes into searches and other starts only.
+    // More effort only goes into searches and other starts.
     task.effort = Effort::kThorough;
     const std::optional<BalancedBins> second = BalanceLockstep(task);
     ASSERT_TRUE(second.has_value()) << instance.Describe();
@@ -214,7 +214,7 @@ TEST(LockstepTest, AStartOfTooManyBinsIsOfNoUseAndNoHarm) {
   EXPECT_FALSE(BalanceLockstep(task).has_value());
 }
 
-// How far above the least step time the solver ends on tiny instances, on average.
+// How far above the least step time the solver is on tiny instances, on average.
 struct Quality {
   void Add(uint64_t time, uint64_t least) {
     ++compared;

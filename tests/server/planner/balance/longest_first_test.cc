@@ -25,7 +25,7 @@ using testing::RandomStream;
 
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
-// The rule as it is stated, without a heap.
+// The rule by definition, without a heap.
 std::vector<uint32_t> NaiveLongestFirst(const std::vector<uint64_t>& loads, uint32_t parts,
                                         uint64_t most_each) {
   std::vector<uint32_t> order(loads.size());
@@ -59,7 +59,7 @@ TEST(LongestFirstTest, AFullPartTakesNoMore) {
 }
 
 TEST(LongestFirstTest, EqualSumsPreferFewerLoadsAndLowerNumbers) {
-  // Of equal loads the last goes first; loads of 0 go where the fewest are.
+  // Of equal loads, the last is placed first; loads of 0 go to the part with the fewest.
   const std::vector<uint64_t> loads = {0, 5, 0, 5};
   EXPECT_THAT(LongestFirst(loads, 2), ElementsAre(1, 1, 0, 0));
 }

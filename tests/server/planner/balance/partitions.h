@@ -1,4 +1,4 @@
-// Random loads, what a partition of them amounts to, and the best there is.
+// Random loads, the sums of their partitions, and the best partition.
 
 #ifndef BATCHPLAN_TESTS_SERVER_PLANNER_BALANCE_PARTITIONS_H_
 #define BATCHPLAN_TESTS_SERVER_PLANNER_BALANCE_PARTITIONS_H_
@@ -16,7 +16,8 @@
 
 namespace batchplan::testing {
 
-// Small numbers, zeros among them, equal ones, large ones, and one that outweighs all others.
+// Loads that include small numbers, zeros, equal ones, large ones, and one that outweighs all
+// others.
 inline std::vector<uint64_t> MixedLoads(RandomStream& random, size_t size) {
   std::vector<uint64_t> loads(size);
   const auto least = random.OneOf<uint64_t>({0, 1, 1000});
@@ -45,7 +46,7 @@ inline std::vector<uint64_t> CountsOf(std::span<const uint32_t> part_of, uint32_
   return counts;
 }
 
-// The least largest sum of all assignments that `legal` admits. O(parts^n).
+// The least largest sum over all assignments that `legal` admits. O(parts^n).
 inline uint64_t LeastLargestSum(
     std::span<const uint64_t> loads, uint32_t parts,
     const std::function<bool(const std::vector<uint32_t>&)>& legal = [](const auto&) {

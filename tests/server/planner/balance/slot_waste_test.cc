@@ -31,7 +31,7 @@ TEST(SlotWasteTest, ItemsOfOneLengthMayCostDifferently) {
 
 constexpr uint64_t kCeiling = uint64_t{1} << 60;
 
-// The most that items count, each as often as it likes.
+// The largest value of items that fit, each used any number of times.
 uint64_t Knapsack(const std::vector<ItemClass>& items, uint64_t price, uint32_t room,
                   uint32_t longest) {
   std::vector<uint64_t> most(room + 1, 0);

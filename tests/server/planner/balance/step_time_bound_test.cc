@@ -62,7 +62,7 @@ uint32_t Length(Shape shape, size_t item, uint32_t capacity, RandomStream& rando
   return 1;
 }
 
-// The cost models that differ in kind: linear, quadratic, both, and none that sequences explain.
+// Cost models of every kind: linear, quadratic, both, and some that sequences do not explain.
 enum class Costs { kTokens, kSquares, kBoth, kAny, kSome };
 constexpr Costs kCosts[] = {Costs::kTokens, Costs::kSquares, Costs::kBoth, Costs::kAny,
                             Costs::kSome};
@@ -242,7 +242,7 @@ TEST(StepTimeBoundTest, OfGivenRanksNeverExceedsTheOptimumOfThese) {
   RecordProperty("mean_tightness_percent", static_cast<int>(100 * sum / count));
 }
 
-// The step time of items put at random, or each on the least loaded micro-batch that holds it.
+// The step time of items placed at random, or each in the least loaded micro-batch that holds it.
 uint64_t HeuristicLockstep(const BoundInstance& instance, RandomStream& random) {
   const PackItems items = instance.items();
   std::vector<uint32_t> order(items.size());
@@ -294,7 +294,7 @@ TEST(StepTimeBoundTest, NeverExceedsAnyPackingOfLargerInstances) {
   }
 }
 
-// The bound doesn't know the order of items, and scales with their costs.
+// The bound does not depend on the order of items, and scales with their costs.
 TEST(StepTimeBoundTest, OrderAndUnitMakeNoDifference) {
   RandomStream random(testing::Seed(3));
   for (uint64_t i = 0; i < Cases(200); ++i) {

@@ -1,6 +1,6 @@
-// Requests of every kind, each with the fingerprint that its plan had when it was written down.
-// The same request gives the same plan: across runs, threads, build types and compilers, so every
-// preset's build of these tests compares with the same fingerprints.
+// Requests of every kind, each with the fingerprint that its plan had when the test was written. A
+// request has the same plan across runs, threads, build types and compilers, so these tests compare
+// with the same fingerprints in every preset's build.
 
 #ifndef BATCHPLAN_TESTS_SERVER_PLANNER_DETERMINISM_GOLDEN_H_
 #define BATCHPLAN_TESTS_SERVER_PLANNER_DETERMINISM_GOLDEN_H_
@@ -21,7 +21,7 @@
 
 namespace batchplan::testing {
 
-// A change of a request that its test suite starts from.
+// A change of the suite's basic request.
 struct Golden {
   std::string name;
   void (*change)(GeneratedRequest&);
@@ -34,13 +34,13 @@ inline std::string NameOfGolden(const ::testing::TestParamInfo<Golden>& info) {
   return info.param.name;
 }
 
-// Groups of four sequences, in the order of the manifest.
+// Makes groups of four sequences, in the order of the manifest.
 inline void GroupByFours(GeneratedRequest& request) {
   request.group_ids.clear();
   for (uint32_t i = 0; i < request.lengths.size(); ++i) request.group_ids.push_back(i / 4);
 }
 
-// A request of ranks in which every coefficient, seed and rounding counts.
+// A request of ranks in which every coefficient, seed and rounding matters.
 inline GeneratedRequest RanksRequest() {
   GeneratedRequest request;
   request.lengths = ZipfLengths(2048, 11);
@@ -59,7 +59,7 @@ inline GeneratedRequest RanksRequest() {
 
 inline void ExpectFingerprint(GeneratedRequest request, const Golden& golden) {
   golden.change(request);
-  // Only policies that heed groups get any.
+  // Only policies that use groups get any.
   if (request.options.mini_batches.groups == GroupPolicy::kIgnore) request.group_ids.clear();
   const auto plan = MakeCheckedPlan(request.manifest(), request.options);
   ASSERT_TRUE(plan.ok()) << plan.status();

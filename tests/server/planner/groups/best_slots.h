@@ -1,4 +1,4 @@
-// What the solver of context groups is held against: everything tried.
+// Solutions found by trying everything; the solver of context groups is tested against them.
 
 #ifndef BATCHPLAN_TESTS_SERVER_PLANNER_GROUPS_BEST_SLOTS_H_
 #define BATCHPLAN_TESTS_SERVER_PLANNER_GROUPS_BEST_SLOTS_H_
@@ -16,8 +16,8 @@
 
 namespace batchplan::testing {
 
-// The least lockstep time of any slots, which no slots keep the limits where there is none. Over
-// all sets of items, so for at most ten; shares no code with the solver.
+// The least lockstep time of any slots; none if no slots keep the limits. Tries all sets of items,
+// so at most ten; shares no code with the solver.
 class BestLockstep {
  public:
   explicit BestLockstep(const ContextProblem& problem)
@@ -28,7 +28,8 @@ class BestLockstep {
     for (uint32_t set = 0; set <= everything_; ++set) {
       slot[set] = set == 0 && !problem_.allow_empty ? kNever : Slot(set, problem_.pool);
     }
-    // Slots beyond one an item, and what the rule asks for, are empty and cost no less.
+    // Beyond one slot for each item and those that the rule asks for, slots are empty and do not
+    // cost less.
     const uint64_t most = problem_.items() + problem_.slots.minimum + problem_.slots.multiple;
     Cost best = kNever;
     std::vector<Cost> times(everything_ + 1, kNever);
@@ -70,7 +71,7 @@ class BestLockstep {
     return fits ? cost : kNever;
   }
 
-  // The slowest group of a slot with that many ranks left for the set.
+  // The slowest group of a slot, if this many ranks are left for the set.
   Cost Slot(uint32_t set, uint32_t ranks) {
     if (ranks == 0) return set == 0 ? 0 : kNever;
     const auto known = slots_.find({set, ranks});
@@ -98,7 +99,7 @@ class BestLockstep {
   std::map<std::pair<uint32_t, uint32_t>, Cost> slots_;
 };
 
-// The least accumulated time of any slots without empty groups, for four items and ranks or so.
+// The least accumulated time of any slots without empty groups, for about four items and ranks.
 class BestAccumulated {
  public:
   explicit BestAccumulated(const ContextProblem& problem)

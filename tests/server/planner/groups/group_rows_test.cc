@@ -1,5 +1,5 @@
-// Rows of groups that differ in size, padded: what sizes are chosen then, how wide rows are, and
-// what no group can have. Small cases are worked by hand.
+// Padded rows of groups that differ in size: which sizes are chosen, how wide rows are, and what no
+// group can hold. Small cases are calculated by hand.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,8 +24,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::MakeCheckedPlan;
 
-// Two ranks that hold `budget` tokens each. A token costs 1, and on both ranks `exchange` / 2 on
-// top of its half; they round lengths up to multiples of 4.
+// Two ranks that hold `budget` tokens each. A token costs 1; on both ranks it costs half, plus half
+// of `exchange`. Both ranks round lengths up to multiples of 4.
 PlanOptions TwoRanks(uint32_t budget, RowPadding rows, double exchange = 0.01) {
   PlanOptions options;
   options.topology.data_parallel = 2;
@@ -38,7 +38,7 @@ PlanOptions TwoRanks(uint32_t budget, RowPadding rows, double exchange = 0.01) {
   return options;
 }
 
-// Ordinary batches: `ranks` ranks, costs of a model, and rows of `rows`.
+// An ordinary batch on `ranks` ranks, with the costs of a model and this row padding.
 PlanOptions OrdinaryOptions(uint32_t ranks, uint32_t budget, RowPadding rows) {
   PlanOptions options;
   options.topology.data_parallel = ranks;

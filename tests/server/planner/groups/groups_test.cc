@@ -1,4 +1,4 @@
-// The steps of the solver of context groups, each by itself.
+// Each step of the solver of context groups by itself.
 
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ TEST(UseFreeRanksTest, TheSlowestGroupsAreDividedOrGetLarger) {
   FilledSlot slot = {{.size = 0}};
   for (const uint32_t item : Everything(all)) slot.front().Add(all, item);
   ASSERT_TRUE(UseFreeRanks(all, 3, slot));
-  // 64 | 64 | 8 on one, one and two ranks would leave the slowest as it is.
+  // Sizes of one, one and two ranks for 64 | 64 | 8 would not change the slowest.
   ASSERT_EQ(slot.size(), 3u);
   uint64_t ranks = 0;
   for (const FilledGroup& group : slot) ranks += all.ranks(group.size);
@@ -112,7 +112,7 @@ TEST(EvenOutGroupsTest, IsNeverSlowerAndKeepsTheLimits) {
   std::vector<FilledSlot> slots =
       LeastEvenSlots(all, Everything(all), FewestContextSlots(problem) + 1, Allowance());
   ASSERT_FALSE(slots.empty());
-  // Everything that the first group can give away goes to the last.
+  // The first group gives everything that it can to the last one.
   FilledGroup& from = slots.front().front();
   FilledGroup& to = slots.back().back();
   while (from.items.size() > 1 && to.Holds(all, from.items.back())) {

@@ -20,7 +20,7 @@ using testing::FaultOf;
 using testing::PoolOptions;
 using testing::RandomStream;
 
-// Lengths that fit a rank of 1024 tokens, and `longer` that fit two to four.
+// Lengths that fit a rank of 1024 tokens, and `longer` lengths that fit two to four.
 std::vector<uint32_t> MostlyShort(RandomStream& random, size_t count, size_t longer) {
   std::vector<uint32_t> lengths;
   for (size_t i = 0; i < count; ++i) {
@@ -101,7 +101,7 @@ TEST(LockstepRanksTest, DissolvingASlotKeepsItsItemsAndTheRoomOfTheOthers) {
     RandomStream random(seed);
     ContextProblem problem = ContextOfLengths(MostlyShort(random, random.Between(40, 200), 1),
                                               PoolOptions{.pool = 4, .budget = 1024});
-    // More slots than the tokens need, so that the others have room.
+    // More slots than the tokens need, so that other slots have room.
     problem.slots.minimum = problem.items() / 6;
     const ContextItems all(problem);
     std::vector<FilledSlot> slots = LockstepOnRanks(all, LargeGroups::kAlone, {});

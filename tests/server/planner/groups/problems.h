@@ -1,4 +1,4 @@
-// Random context problems, and what slots are an answer to one.
+// Random context problems, and a check whether slots solve one.
 
 #ifndef BATCHPLAN_TESTS_SERVER_PLANNER_GROUPS_PROBLEMS_H_
 #define BATCHPLAN_TESTS_SERVER_PLANNER_GROUPS_PROBLEMS_H_
@@ -17,10 +17,10 @@
 
 namespace batchplan::testing {
 
-// A pool and what it holds, of which ContextOf makes a problem.
+// A pool and its limits, from which ContextOf makes a problem.
 struct PoolOptions {
   uint32_t pool = 8;
-  // Of one rank.
+  // The budget of one rank.
   uint32_t budget = 1024;
   uint32_t min_size = 1;
   uint32_t max_size = 0;  // 0: the pool
@@ -28,11 +28,11 @@ struct PoolOptions {
   // In thousandths of a token's cost.
   uint64_t exchange = 0;
   Cost per_microbatch = 0;
-  // Whether rows are as wide as their capacity.
+  // Whether rows are padded to their capacity.
   bool full_rows = false;
 };
 
-// Powers of two that tile the pool, and the pool.
+// The powers of two that divide the pool, and the pool.
 inline std::vector<uint32_t> SizesOf(const PoolOptions& options) {
   std::vector<uint32_t> sizes;
   const uint32_t most = options.max_size == 0 ? options.pool : options.max_size;
@@ -47,8 +47,8 @@ inline std::vector<uint32_t> SizesOf(const PoolOptions& options) {
   return sizes;
 }
 
-// Each item is the sequences of so many tokens. A token costs 24,576 by itself and its length
-// beside others, over the ranks of its group.
+// Each item consists of sequences with these tokens. A token costs 24,576, plus 1 for each token of
+// its sequence, divided among the ranks of its group.
 inline ContextProblem ContextOf(const std::vector<std::vector<uint32_t>>& items,
                                 const PoolOptions& options) {
   constexpr uint64_t kToken = 24576;
@@ -88,7 +88,7 @@ inline ContextProblem ContextOfLengths(const std::vector<uint32_t>& lengths,
   return ContextOf(items, options);
 }
 
-// Up to `most` items on a pool of up to `most_ranks`, some of which can't be planned.
+// Up to `most` items on a pool of up to `most_ranks` ranks; some problems have no solution.
 inline ContextProblem RandomContext(RandomStream& random, size_t most, uint32_t most_ranks) {
   PoolOptions options;
   options.pool = static_cast<uint32_t>(random.Between(1, most_ranks));
@@ -126,7 +126,7 @@ inline ContextProblem RandomContext(RandomStream& random, size_t most, uint32_t 
   return problem;
 }
 
-// Which rule the slots break; nothing if none.
+// Which rule the slots break; empty if none.
 inline std::string FaultOf(const ContextProblem& problem, const ContextSlots& slots) {
   std::vector<int> seen(problem.items(), 0);
   if (slots.empty() || slots.size() < problem.slots.minimum ||

@@ -57,7 +57,7 @@ TEST(DecreasingPackersTest, EqualLengthsFillBinAfterBin) {
 }
 
 TEST(DecreasingPackersTest, APartlyFilledRunIsSplit) {
-  // Four bins with room for 4: two take two 2s each, one takes one, which leaves it for the 1.
+  // Four bins have room for 4. Two get two 2s each, and one gets one, which leaves room for the 1.
   const std::vector<uint32_t> lengths = {6, 6, 6, 6, 2, 2, 2, 2, 2, 1};
   const Bins bins = PackFirstFitDecreasing({.lengths = lengths}, {.capacity = 10});
   EXPECT_THAT(ItemsIn(bins), ElementsAre(ElementsAre(3, 8, 7), ElementsAre(2, 6, 5),
@@ -71,7 +71,7 @@ TEST(DecreasingPackersTest, FirstAndBestFitAreTheNaiveOnesOnRandomLengths) {
     limits.capacity = random.OneOf<uint32_t>(
         {static_cast<uint32_t>(random.Between(1, 60)), 1000, 16384, 1 << 20, kMost});
     if (random.Chance(50)) limits.max_sequences = static_cast<uint32_t>(random.Between(1, 5));
-    // Few different lengths make long runs, many make short ones.
+    // Few different lengths make long runs, many lengths make short ones.
     const uint64_t range = random.OneOf<uint64_t>({3, 20, limits.capacity});
     const uint64_t least = random.Between(1, limits.capacity);
     std::vector<uint32_t> lengths(random.Between(0, random.Chance(5) ? 2000 : 150));

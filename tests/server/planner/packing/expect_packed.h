@@ -1,4 +1,4 @@
-// What holds for any packing.
+// What every packing must satisfy.
 
 #ifndef BATCHPLAN_TESTS_SERVER_PLANNER_PACKING_EXPECT_PACKED_H_
 #define BATCHPLAN_TESTS_SERVER_PLANNER_PACKING_EXPECT_PACKED_H_
@@ -14,7 +14,7 @@
 
 namespace batchplan {
 
-// Every item once, within both limits, no bin empty.
+// Every item is there once, within both limits, and no bin is empty.
 inline void ExpectPacked(const Bins& bins, const PackItems& items, const BinLimits& limits) {
   std::vector<int> times(items.size(), 0);
   for (size_t bin = 0; bin < bins.size(); ++bin) {
@@ -33,7 +33,7 @@ inline void ExpectPacked(const Bins& bins, const PackItems& items, const BinLimi
   ASSERT_EQ(times, std::vector<int>(items.size(), 1));
 }
 
-// The same of bins of kinds.
+// The same for bins of items of several kinds.
 inline void ExpectPacked(const Bins& bins, const Kinds& kinds) {
   std::vector<uint32_t> packed(kinds.size(), 0);
   for (size_t bin = 0; bin < bins.size(); ++bin) {

@@ -106,7 +106,7 @@ TEST(FewestBinsTest, MoreEffortIsNeverWorse) {
 }
 
 TEST(FewestBinsTest, TripletsAreSolved) {
-  // Every bin full to the last token, where greedy packers need about 8 % more.
+  // Every bin is completely full, where greedy packers need about 8 % more bins.
   size_t solved = 0;
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     const std::vector<uint32_t> lengths = testing::TripletLengths(40, seed, 1000);
@@ -119,7 +119,7 @@ TEST(FewestBinsTest, TripletsAreSolved) {
 }
 
 TEST(FewestBinsTest, StopsAtEnough) {
-  // First fit decreasing takes 23 of these 20 triplets.
+  // First fit decreasing needs 23 bins for these 20 triplets.
   const std::vector<uint32_t> lengths = testing::TripletLengths(20, 1, 1000);
   const PackItems items{.lengths = lengths};
   const BinLimits limits{.capacity = 1000};

@@ -18,7 +18,7 @@ TEST(IndexSetTest, FindsTheNeighboursThatAnOrderedSetFinds) {
     IndexSet set(bound);
     std::set<size_t> reference;
     for (int step = 0; step < 300; ++step) {
-      // Near one another, near the ends, or anywhere.
+      // Indexes near one another, near the ends, or anywhere.
       const size_t index = random.Between(0, random.Chance(50) ? bound - 1 : (bound - 1) / 100);
       if (random.Chance(55)) {
         set.Insert(index);

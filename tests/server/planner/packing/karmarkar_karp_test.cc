@@ -33,14 +33,14 @@ std::vector<size_t> CountsOf(const std::vector<uint32_t>& part_of, uint32_t part
   return counts;
 }
 
-// The sums of a partial solution's parts, descending.
+// The sums of a partial solution's parts, in descending order.
 using State = std::vector<uint64_t>;
 
 uint64_t SpreadOf(const State& state) { return state.front() - state.back(); }
 
-// The rule as it is stated: of all states the two of largest spread become one, the largest part of
-// the one with the smallest of the other, until one is left. Nothing if two states were as good as
-// each other, where the rule leaves a choice. O(n^2 parts).
+// The rule by definition: the two states with the largest spread are merged, the largest part of
+// one with the smallest of the other, until one state is left. None if two states are equally good,
+// which leaves a choice to the rule. O(n^2 parts).
 std::optional<State> MergeAll(std::vector<State> states) {
   while (states.size() > 1) {
     std::stable_sort(states.begin(), states.end(),
@@ -76,7 +76,7 @@ std::optional<State> NaiveEqualSums(std::vector<uint64_t> loads, uint32_t parts)
 }
 
 std::vector<uint64_t> RandomLoads(RandomStream& random, size_t count) {
-  // Narrow ranges make ties, and zeros are loads too.
+  // Narrow ranges make ties; zeros are loads too.
   const uint64_t most = random.OneOf<uint64_t>({3, 100, 1000000000});
   std::vector<uint64_t> loads(count);
   for (uint64_t& load : loads) load = random.Between(0, most);
@@ -107,7 +107,7 @@ TEST(KarmarkarKarpTest, EqualSizesOfARunOfNumbersAreEqualSums) {
 }
 
 TEST(KarmarkarKarpTest, EqualSizesKeepTheCountWhereSumsCannotBeEven) {
-  // One long answer among short ones: free sizes leave it alone, equal sizes can't.
+  // One long answer among short ones: with free sizes it stays alone, with equal sizes it can't.
   const std::vector<uint64_t> loads = {90, 10, 10, 10, 10, 10};
   EXPECT_THAT(SumsOf(loads, KarmarkarKarp(loads, 2), 2), ElementsAre(90, 50));
   const std::vector<uint32_t> equal = KarmarkarKarpEqual(loads, 2);

@@ -1,4 +1,4 @@
-// Items with limited loads: every packer keeps the limits by its own rule.
+// Items with limited loads: every packer keeps the limits, by its own rule.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,7 +53,8 @@ struct Instance {
     for (PackLoad& load : limited) AddValues(random, load);
   }
 
-  // Whole numbers or fractions, of most items or of few, as the lengths or against them.
+  // Whole numbers or fractions, for most items or for few, ordered like the lengths or against
+  // them.
   void AddValues(RandomStream& random, PackLoad& load) const {
     const double unit = random.OneOf<double>({1, 1.0 / 3});
     const uint64_t most = random.Between(1, 50);
@@ -119,7 +120,7 @@ void ExpectSame(const Bins& bins, const Bins& others, uint64_t seed) {
   }
 }
 
-// The fewest bins, by every division of the items. O(Bell(n)).
+// The fewest bins, by trying every division of the items. O(Bell(n)).
 size_t FewestOfAll(const Instance& instance) {
   size_t fewest = instance.lengths.size();
   std::vector<std::vector<uint32_t>> bins;
@@ -200,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(
                       NamedPacker{"KarmarkarKarp", Packer::kKarmarkarKarp}),
     [](const ::testing::TestParamInfo<NamedPacker>& info) { return info.param.name; });
 
-// Packers that open a bin only for an item that fits in none.
+// Packers that open a bin only for an item that fits no open bin.
 class LimitedAnyFitTest : public LimitedLoadsTest {};
 
 TEST_P(LimitedAnyFitTest, WhatOpensABinFitsInNoneBeforeIt) {
@@ -223,7 +224,7 @@ INSTANTIATE_TEST_SUITE_P(
                       NamedPacker{"BestFitDecreasing", Packer::kBestFitDecreasing}),
     [](const ::testing::TestParamInfo<NamedPacker>& info) { return info.param.name; });
 
-// Longest first into the first bin, or the fullest in tokens, that holds the item.
+// Longest first, into the first bin, or the one with the most tokens, that holds the item.
 std::vector<std::vector<uint32_t>> NaiveDecreasing(const Instance& instance, bool fullest) {
   std::vector<uint32_t> order(instance.lengths.size());
   std::iota(order.begin(), order.end(), 0u);
@@ -317,12 +318,12 @@ TEST(LoadBoundTest, CountsWhatCanNotStandTogether) {
   };
   EXPECT_EQ(bound({0, 0, 0}, 1), 0);
   EXPECT_EQ(bound({1, 1, 1}, 3), 1);
-  // By their sum two would do.
+  // Their sum would allow two bins.
   EXPECT_EQ(bound({51, 51, 51}, 100), 3);
   EXPECT_EQ(bound({0.51, 0.51, 0.51, 0}, 1), 3);
   EXPECT_EQ(bound({34, 34, 34, 34, 34}, 100), 3);
   EXPECT_EQ(bound({0.34, 0.34, 0.34, 0.34, 0.34}, 1), 3);
-  // Thirds fit three to a bin, however they are rounded.
+  // Thirds fit three to a bin, whatever the rounding.
   EXPECT_EQ(bound(std::vector<double>(30, 1.0 / 3), 1 + 1e-9), 10);
 }
 

@@ -30,7 +30,8 @@ TEST(LowerBoundsTest, L2SeesThatSmallItemsDoNotFitBesideLargeOnes) {
 }
 
 TEST(LowerBoundsTest, L2SeesAgenticBatchesAsTheyAre) {
-  // Of 24k and 9k in 32k, volume says that three bins may do; none of the long ones takes a short.
+  // Of 24k and 9k in 32k: by volume three bins might do, but no bin with a long one has room for a
+  // short one.
   EXPECT_EQ(MartelloTothL2(std::vector<uint32_t>{24000, 24000, 9000, 9000, 9000}, 32000), 3);
   EXPECT_EQ(VolumeBound(std::vector<uint32_t>{24000, 24000, 9000, 9000, 9000}, 32000), 3);
 }
@@ -41,7 +42,7 @@ TEST(LowerBoundsTest, ASequenceLimitBoundsToo) {
 }
 
 TEST(LowerBoundsTest, DualFeasibleFunctionsSeeThatThirdsDoNotFill) {
-  // Three of C/4 .. C/2 fill a bin rarely: volume and L2 say 750, and 796 are needed.
+  // Three of C/4 .. C/2 rarely fill a bin: volume and L2 give 750, and 796 are needed.
   const std::vector<uint32_t> lengths = testing::UniformLengths(2046, 1, 32768);
   EXPECT_GT(LowerBoundBins({.lengths = lengths}, {.capacity = 32768}),
             MartelloTothL2(lengths, 32768) + 20);
@@ -83,7 +84,7 @@ TEST(LowerBoundsTest, DualFeasibleFunctionsAreSuperadditive) {
   }
 }
 
-// The same bound item by item, of an instance so small that none of its periods is left out.
+// The same bound, computed item by item for an instance so small that no period is left out.
 uint64_t PlainDualFeasibleBound(const std::vector<uint32_t>& lengths, uint32_t capacity) {
   std::set<uint32_t> periods(lengths.begin(), lengths.end());
   for (const uint32_t length : lengths) {

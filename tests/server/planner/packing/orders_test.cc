@@ -45,7 +45,7 @@ TEST(DescendingTest, LoadsOfAnyMagnitudeAreSortedStably) {
   }
 }
 
-// Computed apart, from the definitions of MT19937-64 and Lemire's method.
+// Computed independently, from the definitions of MT19937-64 and Lemire's method.
 TEST(ShuffleTest, IsTheSameEverywhere) {
   EXPECT_THAT(ShuffledOrder(8, 42), ElementsAre(2, 1, 5, 3, 0, 7, 4, 6));
 }

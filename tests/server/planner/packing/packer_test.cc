@@ -34,7 +34,7 @@ std::vector<std::vector<uint32_t>> LengthsIn(const Bins& bins,
   return result;
 }
 
-// Every item once, nothing overfull, nothing empty.
+// Every item is there once, and no bin is overfull or empty.
 void ExpectPacked(const Bins& bins, const std::vector<uint32_t>& lengths, const BinLimits& limits) {
   std::vector<uint32_t> seen;
   for (size_t bin = 0; bin < bins.size(); ++bin) {
@@ -81,8 +81,8 @@ TEST(PackerTest, ModifiedFirstFitFollowsItsPhases) {
   const std::vector<uint32_t> lengths = {35, 40, 21, 11, 12, 1, 5, 25};
   const Bins bins =
       Pack(Packer::kModifiedFirstFitDecreasing, {.lengths = lengths}, {.capacity = 60}, 0);
-  // 40 leaves 20: no medium item fits, nor 11 and 12 together, so the largest that fits goes in,
-  // one by one. 35 takes 25. The rest is first fit decreasing.
+  // 40 leaves 20: no medium item fits, nor 11 and 12 together, so the largest that fits is added,
+  // one by one. 35 gets 25. The rest is first fit decreasing.
   EXPECT_THAT(LengthsIn(bins, lengths),
               ElementsAre(ElementsAre(40, 12, 5, 1), ElementsAre(35, 25), ElementsAre(21, 11)));
 }

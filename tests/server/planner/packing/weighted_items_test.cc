@@ -1,4 +1,4 @@
-// Items of several sequences: every packer keeps the limit on sequences as it keeps that on tokens.
+// Items of several sequences: every packer keeps the limit on sequences like that on tokens.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -127,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(
                       NamedPacker{"KarmarkarKarp", Packer::kKarmarkarKarp}),
     [](const ::testing::TestParamInfo<NamedPacker>& info) { return info.param.name; });
 
-// Packers that open a bin only for an item that fits in none.
+// Packers that open a bin only for an item that fits no open bin.
 class AnyFitTest : public WeightedItemsTest {};
 
 TEST_P(AnyFitTest, WhatOpensABinFitsInNoneBeforeIt) {
@@ -150,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(
                       NamedPacker{"BestFitDecreasing", Packer::kBestFitDecreasing}),
     [](const ::testing::TestParamInfo<NamedPacker>& info) { return info.param.name; });
 
-// Longest first into the first bin, or the fullest in tokens, that holds the item.
+// Longest first, into the first bin, or the one with the most tokens, that holds the item.
 std::vector<std::vector<uint32_t>> NaiveDecreasing(const Instance& instance, bool fullest) {
   std::vector<uint32_t> order(instance.lengths.size());
   std::iota(order.begin(), order.end(), 0u);
@@ -199,7 +199,7 @@ std::vector<uint64_t> SumsOf(const Bins& bins, const std::vector<uint64_t>& load
 }
 
 TEST(KarmarkarKarpPackerTest, EightSevensAtBudgetEightStandAlone) {
-  // Seven micro-batches are enough by volume, and a division into seven knows no budget.
+  // Seven micro-batches are enough by volume, but a division into seven ignores the budget.
   const std::vector<uint32_t> lengths(8, 7);
   EXPECT_THAT(Pack(Packer::kKarmarkarKarp, {.lengths = lengths}, {.capacity = 8}, 0), SizeIs(8));
 }
@@ -215,7 +215,7 @@ TEST(KarmarkarKarpPackerTest, LoadsAreEvenedOutAndLengthsKeepTheBudget) {
 }
 
 TEST(KarmarkarKarpPackerTest, AnOverfullPartGivesItsLightestToOneWithRoom) {
-  // By load 9 | 5 4, but in tokens the second part has 12 of 11; the first has room for the 1.
+  // By load 9 | 5 4. But the second part has 12 of 11 tokens, and the first has room for the 1.
   const std::vector<uint32_t> lengths = {5, 11, 1};
   const std::vector<uint64_t> loads = {9, 5, 4};
   const Bins bins =
@@ -224,7 +224,7 @@ TEST(KarmarkarKarpPackerTest, AnOverfullPartGivesItsLightestToOneWithRoom) {
 }
 
 TEST(KarmarkarKarpPackerTest, AnotherBinIsOpenedWhereNoPartHasRoom) {
-  // Two bins would do by volume, but 9 | 5 4 leaves the 3 no room in either.
+  // Two bins would do by volume, but 9 | 5 4 leaves no room for the 3.
   const std::vector<uint32_t> lengths = {9, 5, 4, 3};
   EXPECT_THAT(Pack(Packer::kKarmarkarKarp, {.lengths = lengths}, {.capacity = 11}, 0), SizeIs(3));
 }

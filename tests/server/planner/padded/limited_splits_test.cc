@@ -24,10 +24,10 @@ using testing::TokensOf;
 
 constexpr uint64_t kNoSplit = std::numeric_limits<uint64_t>::max();
 
-// Random items with one to three limited loads, of whole numbers or of thirds.
+// Random items with one to three limited loads, with whole numbers or thirds.
 struct LimitedItems : RandomItems {
   std::vector<RunLoad> loads;
-  // Of one sequence of each item, ascending but for those that run alone, which are the last.
+  // The cost of one sequence of each item: ascending, except that items that run alone come last.
   std::vector<uint64_t> costs;
 
   LimitedItems(RandomStream& random, size_t most) : RandomItems(random, most) {
@@ -48,7 +48,7 @@ struct LimitedItems : RandomItems {
     }
   }
 
-  // As wide as the limit, whatever they cost.
+  // Items as wide as the limit, with any costs.
   void AddAlone(RandomStream& random) {
     for (uint64_t alone = random.Between(1, 3); alone > 0; --alone) {
       widths.push_back(static_cast<uint32_t>(limits.tokens));
@@ -135,7 +135,7 @@ TEST(LimitedSplitsTest, OfAsManyRunsTheFewestTokensAndTheLowestLevel) {
       const Cuts lowest = LevelSplit(items.view(), items.costs, items.limits, runs);
       ASSERT_EQ(lowest.size(), runs + 1) << "seed " << seed;
       ASSERT_TRUE(items.IsSplitOf(lowest)) << "seed " << seed << " runs " << runs;
-      // Where more runs may cost more, as halves do that stand alone, fewer set the level.
+      // If more runs may cost more, like halves that stand alone, fewer runs decide the level.
       ASSERT_LE(level_of(lowest),
                 *std::min_element(level.begin() + static_cast<ptrdiff_t>(fewest),
                                   level.begin() + static_cast<ptrdiff_t>(runs) + 1))

@@ -1,4 +1,4 @@
-// Random inputs of the padded layout's algorithms, and what a split of them amounts to.
+// Random inputs for the algorithms of the padded layout, and the tokens and costs of splits.
 
 #ifndef BATCHPLAN_TESTS_SERVER_PLANNER_PADDED_RANDOM_ITEMS_H_
 #define BATCHPLAN_TESTS_SERVER_PLANNER_PADDED_RANDOM_ITEMS_H_
@@ -46,7 +46,7 @@ inline uint64_t SequencesOf(const PaddedItems& items, size_t begin, size_t end) 
   return sequences;
 }
 
-// Whether `cuts` splits all items into runs that are not empty and keep the limits.
+// Whether `cuts` splits all items into nonempty runs that keep the limits.
 inline bool IsSplit(const Cuts& cuts, const PaddedItems& items, const PaddedLimits& limits) {
   if (cuts.empty() || cuts.front() != 0 || cuts.back() != items.size()) return false;
   for (size_t m = 0; m + 1 < cuts.size(); ++m) {
@@ -63,7 +63,7 @@ inline bool IsSplit(const Cuts& cuts, const PaddedItems& items, const PaddedLimi
   return true;
 }
 
-// Sequences times width, over all runs.
+// The sum of sequences times width over all runs.
 inline uint64_t TokensOf(const Cuts& cuts, const PaddedItems& items) {
   uint64_t tokens = 0;
   for (size_t m = 0; m + 1 < cuts.size(); ++m) {
@@ -72,7 +72,7 @@ inline uint64_t TokensOf(const Cuts& cuts, const PaddedItems& items) {
   return tokens;
 }
 
-// The cost of one sequence of each width, ascending.
+// The cost of a sequence of each width, ascending.
 inline std::vector<uint64_t> CostsOf(const RandomItems& items, uint64_t per_token_squared) {
   std::vector<uint64_t> costs;
   for (const uint64_t width : items.widths) {

@@ -18,12 +18,12 @@ using testing::IsSplit;
 using testing::RandomItems;
 using testing::RandomStream;
 
-// SplitTask of random items under the limits of the first that hold all of them.
+// Ranks with random items, under limits that hold all items.
 struct SplitTask {
   std::vector<RandomItems> items;
   std::vector<std::vector<uint64_t>> costs;
   PaddedLimits limits;
-  size_t slots = 0;  // that the neediest rank needs
+  size_t slots = 0;  // for the rank that needs most
 
   SplitTask(RandomStream& random, size_t most_items) {
     const size_t count = random.Between(1, 4);
@@ -84,7 +84,7 @@ TEST(RankSplitsTest, LimitsAreKeptAndTheSumNeverRises) {
   }
 }
 
-// The least LockstepCost of all splits of the ranks from `rank` on into at most `slots` runs.
+// The least LockstepCost over all splits of the ranks from `rank` on into at most `slots` runs.
 uint64_t LeastCost(const SplitTask& ranks, std::vector<RankSplit>& splits, size_t rank) {
   if (rank == splits.size()) return LockstepCost(splits);
   uint64_t best = std::numeric_limits<uint64_t>::max();

@@ -24,7 +24,7 @@ using testing::RandomItems;
 using testing::RandomStream;
 using testing::TokensOf;
 
-// The fewest micro-batches of any sequences, sorted or not. O(3^n).
+// The fewest micro-batches for the sequences in any order. O(3^n).
 size_t FewestOfAll(const std::vector<uint32_t>& widths, const PaddedLimits& limits) {
   const uint32_t sets = uint32_t{1} << widths.size();
   std::vector<size_t> fewest(sets, widths.size());
@@ -90,7 +90,7 @@ TEST(SharedSortedScanTest, RanksShareRunsOfTheLongestWidths) {
   EXPECT_THAT(SharedSortedScan(ranks, {.tokens = 16}), ElementsAre(0, 2, 4));
 }
 
-// Ranks of equally many items.
+// Ranks with equally many items.
 std::vector<RandomItems> RandomRanks(RandomStream& random) {
   std::vector<RandomItems> ranks;
   const size_t count = random.Between(1, 4);
@@ -110,7 +110,7 @@ std::vector<PaddedItems> Views(const std::vector<RandomItems>& ranks) {
   return views;
 }
 
-// One rank that is all ranks at once: at each position the widest. Where the items count alike.
+// A rank with the widest item of all ranks at each position; for items of equal counts.
 RandomItems Envelope(const std::vector<RandomItems>& ranks) {
   RandomItems envelope = ranks[0];
   for (const RandomItems& rank : ranks) {
@@ -212,7 +212,7 @@ TEST(OptimalSplitTest, HasTheFewestTokensOfAllSplitsIntoAsManyRuns) {
   }
 }
 
-// By dynamic programming over (runs, items), without any of the structure. O(runs n^2).
+// By dynamic programming over (runs, items), without using any structure. O(runs n^2).
 uint64_t LeastTokens(const RandomItems& items, size_t runs) {
   const size_t count = items.widths.size();
   std::vector<uint64_t> least(count + 1, kNever);

@@ -10,8 +10,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Two ranks of five slots, of one sequence each that costs its length; slot 4 of rank 1 is empty
-// where that is asked for.
+// Two ranks with five slots, each with one sequence that costs its length. If `one_empty`, slot 4
+// of rank 1 is empty.
 std::vector<uint32_t> Ordered(MicrobatchOrder order, bool one_empty = false) {
   const std::vector<uint32_t> lengths = {3, 1, 5, 2, 4, /* rank 1: */ 7, 7, 9, 6, 8};
   const Manifest manifest{.lengths = lengths};
@@ -49,7 +49,7 @@ TEST(OrderTest, LargestFirstSortsEachRankAndKeepsTies) {
 }
 
 TEST(OrderTest, SmallAtBothEndsRisesAndFalls) {
-  // Costs 1, 3, 5, 4, 2: the even positions of the descending order reversed, then the odd ones.
+  // Costs 1, 3, 5, 4, 2: the even positions of the descending order in reverse, then the odd ones.
   EXPECT_THAT(Ordered(MicrobatchOrder::kSmallAtBothEnds),
               ElementsAre(1, 0, 2, 4, 3, 8, 5, 7, 9, 6));
 }

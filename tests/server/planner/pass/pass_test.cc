@@ -13,8 +13,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Calls use(instance) with the only pass, of the length multiple 4 and the budget 30, over lengths
-// 4, 12 and 20.
+// Calls use(instance) with the only pass, which has the length multiple 4 and the budget 30, for
+// lengths 4, 12 and 20.
 template <typename Use>
 void WithPass(RowPadding rows, std::vector<uint32_t> buckets, Use use) {
   const std::vector<uint32_t> lengths = {4, 12, 20};

@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Sequences with items of these values, dealt to ranks.
+// Sequences with items of these values, which are dealt to ranks.
 struct Images {
   std::vector<uint32_t> lengths;
   std::vector<testing::OwnedLoad> loads = {{.name = "images", .values = {}, .has_items = true}};
@@ -121,7 +121,7 @@ TEST(SlotLoadsTest, ASlotIsOneMicrobatchOfEachRank) {
   EXPECT_EQ(SequencesOfSlot(microbatches, 2, 1), Sequences({2, 6}));
 }
 
-// A pass of four sequences on two ranks, for what is asked of whole micro-batches.
+// A pass of four sequences on two ranks, for tests of whole micro-batches.
 struct LoadedPass {
   std::vector<uint32_t> lengths = {4, 5, 6, 7};
   std::vector<testing::OwnedLoad> owned = {
@@ -139,7 +139,7 @@ struct LoadedPass {
     options.passes.emplace_back().max_tokens_per_microbatch = 40;
   }
 
-  // Micro-batches {0} {1} of the first rank, {2} {3} of the other.
+  // The first rank has micro-batches {0} {1}, the other one {2} {3}.
   template <typename Use>
   void With(Use use) const {
     const Groups groups(manifest, GroupPolicy::kIgnore);
@@ -173,7 +173,7 @@ TEST(SlotLoadsTest, LimitsAreOfMicrobatchesAndOfRanksThatItemsAreDealtTo) {
   EXPECT_TRUE(loaded.Keeps({{"memory", 8}}));
   EXPECT_TRUE(loaded.Keeps({{"memory", 8 * (1 - 5e-10)}}));
   EXPECT_FALSE(loaded.Keeps({{"memory", 8 * (1 - 5e-9)}}));
-  // 6 for one rank of the first slot, 3 and 2 for the other.
+  // In the first slot, 6 for one rank, 3 and 2 for the other.
   EXPECT_TRUE(loaded.Keeps({{"memory", 8}, {"images", 6}}));
   EXPECT_FALSE(loaded.Keeps({{"memory", 8}, {"images", 5.5}}));
   loaded.options.overlong = OverlongPolicy::kAlone;

@@ -40,11 +40,11 @@ std::vector<std::vector<Numbers>> ItemsOf(const ContextSlots& slots) {
   return items;
 }
 
-// Numbers in the sizes of a pool of four ranks.
+// The indexes of the sizes in a pool of four ranks.
 enum Size : uint32_t { kOfOne = 0, kOfTwo = 1, kOfFour = 2 };
 
-// On four ranks, two slots of 2 + 1 + 1: 0 and 3 are on the first two, 1 and 4 on the third, 2 and
-// 5 on the last.
+// On four ranks, two slots of 2 + 1 + 1: sequences 0 and 3 are on the first two ranks, 1 and 4 on
+// the third, 2 and 5 on the last.
 const std::vector<uint32_t> kLengths = {100, 40, 20, 60, 30, 10};
 const ContextSlots kTwoSlots = {{{kOfTwo, {0}}, {kOfOne, {1}}, {kOfOne, {2}}},
                                 {{kOfTwo, {3}}, {kOfOne, {4}}, {kOfOne, {5}}}};

@@ -15,11 +15,11 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// A pool of four ranks in groups of one or two. A sequence costs its length over the ranks of its
-// group.
+// A pool of four ranks with groups of one or two. A sequence costs its length divided by the ranks
+// of its group.
 class GroupPlacementTest : public ::testing::Test {
  protected:
-  // Numbers of the sizes.
+  // The indexes of the sizes.
   static constexpr uint32_t kOne = 0;
   static constexpr uint32_t kTwo = 1;
 
@@ -52,7 +52,7 @@ class GroupPlacementTest : public ::testing::Test {
     return SequenceLists::Singles(all);
   }();
   ItemNumbers numbers_{7};
-  // The slots cost nothing, 26 on the first two ranks, and 60 on the last rank.
+  // The slots cost 0; 26 on the first two ranks; and 60 on the last rank.
   const ContextSlots slots_ = {{{kTwo, {}}, {kTwo, {}}},
                                {{kTwo, {4}}, {kOne, {0}}, {kOne, {6}}},
                                {{kTwo, {3}}, {kOne, {1, 0}}, {kOne, {5}}}};
@@ -105,7 +105,7 @@ TEST_F(GroupPlacementTest, APlacementRunsAsLongAsItsSlots) {
     const ContextProblem problem = *ContextProblemOf(pass, items_, {});
     const Cost time = StepTime(pass, PlacementOf(pass, items_, slots_), {});
     EXPECT_EQ(time, ContextTime(problem, slots_));
-    // In lockstep slots of 26 and 60 one after the other, accumulated 20 and 60 on the last rank.
+    // In lockstep, slots of 26 and 60 one after the other; accumulated, 20 and 60 on the last rank.
     const double expected = synchronization == Synchronization::kLockstep ? 86 : 80;
     EXPECT_EQ(pass.cost().ToUnits(time), expected);
   }

@@ -10,7 +10,7 @@
 namespace batchplan {
 namespace {
 
-// Items whose cost is their length.
+// Items whose costs are their lengths.
 struct LinearItems {
   explicit LinearItems(std::vector<uint32_t> l) : lengths(std::move(l)) {
     costs.assign(lengths.begin(), lengths.end());
@@ -53,8 +53,7 @@ TEST(SplitToCountTest, SplittingKeepsBalanceWhereMovingSingleSequencesWrecksIt) 
 }
 
 TEST(SplitToCountTest, FullBinsStayFullAndThinOnesBecomeAlike) {
-  // Nine full bins for four ranks: twelve are wanted, of which four stay full and eight share the
-  // rest.
+  // Nine full bins for four ranks: twelve are needed. Four stay full, and eight share the rest.
   const LinearItems data(std::vector<uint32_t>(9 * 8, 1));
   Bins bins;
   for (uint32_t bin = 0; bin < 9; ++bin) {
@@ -73,7 +72,7 @@ TEST(SplitToCountTest, ReachesAnyTargetUpToTheNumberOfItemsWithinTheLimits) {
     std::vector<uint32_t> lengths(1 + engine() % 20);
     for (uint32_t& length : lengths) length = static_cast<uint32_t>(1 + engine() % capacity);
     LinearItems data(lengths);
-    // Costs of zero are legal: a model may count micro-batches alone.
+    // Costs of 0 are legal: a model may count only micro-batches.
     if (i % 5 == 0) std::fill(data.costs.begin(), data.costs.end(), 0);
     BinLimits limits{.capacity = capacity};
     if (i % 2 == 0) limits.max_sequences = static_cast<uint32_t>(1 + engine() % 5);

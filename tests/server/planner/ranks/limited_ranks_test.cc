@@ -1,4 +1,4 @@
-// Ranks filled where loads are limited: by every preset of ranks, packer and scan.
+// Ranks with limited loads, filled by every preset of ranks, packer and scan.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ namespace {
 using ::testing::HasSubstr;
 using testing::RandomStream;
 
-// A pass over random sequences of up to 100 tokens with two loads, both limited; with all that it
+// A pass over random sequences of up to 100 tokens with two limited loads, and everything that it
 // views.
 struct LimitedPass {
   explicit LimitedPass(uint64_t seed) : LimitedPass(RandomStream(seed)) {}
@@ -176,7 +176,7 @@ TEST(LimitedRanksTest, EveryShardingPackerAndScanKeepsTheLimits) {
     }
     ++placed;
     ASSERT_NO_FATAL_FAILURE(limited.ExpectLegal(by_ranks, sharded->lead()));
-    // No rank has fewer micro-batches than its limits need.
+    // Every rank has at least as many micro-batches as its limits need.
     const Placement& lead = sharded->lead();
     for (size_t rank = 0; rank < lead.ranks(); ++rank) {
       const Items own = pass.ItemsOf(sharded->shares[rank]);

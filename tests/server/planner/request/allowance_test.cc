@@ -76,7 +76,7 @@ TEST(AllowanceTest, KnowsOfAStop) {
   EXPECT_TRUE(allowance.stop_requested());
 }
 
-// Lets everything go.
+// Discards all placements.
 class NoSink : public PlacementSink {
  public:
   void Add(size_t, size_t, Placement) override {}
@@ -86,7 +86,7 @@ class NoSink : public PlacementSink {
 // A request whose mini-batches are all hard to pack, so that every search uses its steps.
 class SharedStepsTest : public ::testing::Test {
  protected:
-  // The ticks that mini-batches of this size take of an allowance.
+  // How many ticks of an allowance mini-batches of this size use.
   uint64_t Used(uint32_t size, size_t passes, uint64_t ticks) {
     PlanOptions options = options_;
     options.mini_batches.size = size;
@@ -123,7 +123,7 @@ class SharedStepsTest : public ::testing::Test {
 
   static constexpr uint32_t kBudget = 16384;
   static constexpr uint64_t kUnlimited = uint64_t{1} << 62;
-  // Without these a plan can't be made; whatever the allowance.
+  // A plan needs at least these, whatever the allowance.
   static constexpr uint64_t kTicksEach = 1500;
 
   const PlanOptions options_ = Options();

@@ -20,7 +20,8 @@ CostFunction Make(const CostModel& model, const std::vector<uint32_t>& lengths,
       .value();
 }
 
-// Attention as dear as the rest at 1,000 tokens; 0.02 a token up to 8 ranks, 0.065 beyond.
+// Attention costs as much as the rest at 1,000 tokens; the exchange is 0.02 a token up to 8 ranks,
+// 0.065 beyond.
 CostModel WithExchange(bool overlaps = false) {
   return {.per_token_squared = 1.0 / 1000,
           .per_microbatch = 7,
@@ -126,7 +127,7 @@ TEST(CostTest, AnExchangeThatLeavesNothingOfAllElseIsRefusedWhereSizesDiffer) {
   CostModel model = {.per_token_squared = 0, .exchange = {{.up_to_size = 2}, {.per_token = 1}}};
   const SharedSequences sizes[] = {{.ranks = 1, .aligned_lengths = lengths},
                                    {.ranks = 4, .aligned_lengths = lengths}};
-  // Of a token 1 is computed on one rank, and exchanged for three quarters of this.
+  // A token costs 1 on one rank, and is exchanged for three quarters of `per_token`.
   for (const double per_token : {1e6, 1.3e6}) {
     model.exchange.back().per_token = per_token;
     EXPECT_TRUE(CostFunction::CreateForSizes(model, sizes, 4, 10, 0).ok());

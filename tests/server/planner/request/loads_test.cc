@@ -21,8 +21,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::OwnedLoad;
 
-// Four sequences: text has values, images have items, of which sequences 0, 2 and 3 have two, one
-// and three.
+// Four sequences. Load text has values, load images has items: two of sequence 0, one of 2 and
+// three of 3.
 struct LoadedRequest {
   std::vector<uint32_t> lengths = {5, 8, 3, 6};
   std::vector<OwnedLoad> loads = {{.name = "text", .values = {1, 2, 3, 4}},
@@ -32,7 +32,7 @@ struct LoadedRequest {
                                    .sequences = {0, 0, 2, 3, 3, 3}}};
   std::vector<uint32_t> kinds = {};
   PlanOptions options;
-  // After all else: changes what the manifest says.
+  // Changes the manifest at the end.
   std::function<void(Manifest&)> change = [](Manifest&) {};
 
   LoadedRequest() {
@@ -298,12 +298,12 @@ TEST(LoadsTest, TheFirstLimitThatASequenceExceedsByItself) {
   EXPECT_THAT(exceeded(lower, 3)->value, DoubleEq(4));
   EXPECT_THAT(exceeded(lower, 3)->limit, DoubleEq(3.5));
   EXPECT_FALSE(exceeded(lower, 2));
-  // A rounding is none.
+  // A difference by rounding is none.
   lower.passes[1].limits[1].max_per_microbatch = 4 * (1 - 5e-10);
   EXPECT_FALSE(exceeded(lower, 3));
   lower.passes[1].limits[1].max_per_microbatch = 4 * (1 - 5e-9);
   EXPECT_TRUE(exceeded(lower, 3));
-  // Two images of 9 together, the largest of 7, on two ranks.
+  // Two images of 9 together, the larger one of 7, on two ranks.
   lower = request.options;
   lower.topology.data_parallel = 2;
   lower.passes[1].limits[0].max_per_microbatch = 8;

@@ -1,4 +1,4 @@
-// What sequences have in common, held against their tokens.
+// Compares what sequences have in common with their tokens.
 
 #include "server/planner/request/shared_prefixes.h"
 
@@ -100,7 +100,7 @@ TEST(SharedPrefixesTest, PutWhatSharesMostTogetherAndPrefixesBeforeWhatExtendsTh
       ASSERT_TRUE(testing::StandsBefore(tokens, sorted[k - 1].value(), sorted[k].value()))
           << sorted[k - 1].value() << " before " << sorted[k].value();
     }
-    // So that a row of all lays each token once.
+    // So a row of all sequences has each token once.
     std::vector<Token> different;
     for (const auto& sequence : tokens) {
       different.insert(different.end(), sequence.begin(), sequence.end());
@@ -146,7 +146,7 @@ TEST(SharedPrefixesTest, AmongSomeAreWhatFollowsFromAll) {
 TEST(SharedPrefixesTest, OfGroupsAreSharedWithTheirFirst) {
   const std::vector<uint32_t> lengths = {5, 6, 7, 3};
   const std::vector<uint32_t> groups = {8, 2, 8, 8};
-  // Those of the first two are not read, whatever they are.
+  // The prefixes of the first two are ignored.
   const std::vector<uint32_t> shared = {9, 9, 4, 3};
   const Manifest manifest = {.lengths = lengths, .group_ids = groups, .shared_prefixes = shared};
   ASSERT_TRUE(CheckSharedPrefixes(manifest).ok());
@@ -168,7 +168,7 @@ TEST(SharedPrefixesTest, AreEmptyWhereNothingIsShared) {
   EXPECT_TRUE(NothingShared().Among(All(2)).prefixes.empty());
 }
 
-// A wrong manifest, and what is said of it.
+// A wrong manifest and the error for it.
 struct Mistake {
   std::string name;
   std::vector<uint32_t> lengths;
@@ -261,7 +261,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "has 9 tokens and number 0 has 5"}),
     [](const ::testing::TestParamInfo<Mistake>& info) { return info.param.name; });
 
-// Each takes all but one token of the one before it.
+// Each sequence shares all but one token of the one before it.
 TEST(SharedPrefixesAttackTest, AChainOfAMillion) {
   const uint32_t count = 1000000;
   Forest chain;
@@ -285,7 +285,8 @@ TEST(SharedPrefixesAttackTest, AChainOfAMillion) {
   EXPECT_EQ(relations.prefixes[count - 1], count - 1);
 }
 
-// Half of them lengthen a chain, then all others branch off its end where its first sequence ends.
+// Half of the sequences lengthen a chain. All others branch off its end where its first sequence
+// ends.
 TEST(SharedPrefixesAttackTest, ManyBranchesFarUpAChain) {
   const uint32_t half = 300000;
   Forest forest;

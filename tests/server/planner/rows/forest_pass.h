@@ -1,4 +1,4 @@
-// A pass over a random forest of sequences, with all that it views.
+// A pass over a random forest of sequences, with everything that it views.
 
 #ifndef BATCHPLAN_TESTS_SERVER_PLANNER_ROWS_FOREST_PASS_H_
 #define BATCHPLAN_TESTS_SERVER_PLANNER_ROWS_FOREST_PASS_H_
@@ -16,7 +16,7 @@
 namespace batchplan::testing {
 
 struct ForestPass {
-  // A prefix of 0 means that the sequence begins a tree.
+  // A sequence with prefix 0 begins a tree.
   ForestPass(std::vector<uint32_t> its_lengths, std::vector<uint32_t> its_prefixes,
              std::vector<uint32_t> its_with, uint32_t ranks, uint32_t budget,
              Sharding sharding = Sharding::kBalanced, std::vector<uint32_t> its_groups = {})
@@ -60,7 +60,7 @@ struct ForestPass {
   std::vector<SequenceIndex> sequences;
 };
 
-// Up to 60 sequences of up to 400 tokens, of which most share with an earlier one.
+// Up to 60 sequences of up to 400 tokens, most of which share with an earlier one.
 inline ForestPass RandomForest(uint64_t seed) {
   RandomStream random(seed);
   std::vector<uint32_t> lengths;

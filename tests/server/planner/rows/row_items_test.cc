@@ -28,7 +28,7 @@ void ExpectAlike(const Row& bin, const Row& expected) {
   EXPECT_NEAR(bin.cost, expected.cost, 1e-6);
 }
 
-// Items of a bin, and others that follow each other.
+// The items of a bin, and others in their order.
 struct Split {
   std::vector<uint32_t> bin;
   std::vector<uint32_t> added;
@@ -117,7 +117,7 @@ TEST(TreePiecesTest, HaveEveryItemOnceWithinTheLimits) {
       EXPECT_LE(bin.tokens, limits.tokens);
       EXPECT_LE(bin.sequences, limits.sequences);
       EXPECT_LE(bin.cost, limits.cost * (1 + 1e-9));
-      // What stands in a piece shares something.
+      // Each sequence of a piece shares something with the one before it.
       for (size_t i = 1; i < bin.commons.size(); ++i) EXPECT_GT(bin.commons[i], 0u);
     }
     EXPECT_EQ(next, items->size());

@@ -52,7 +52,7 @@ TEST(RowSearchTest, KeepsEveryItemAndLimitAndIsNeverSlower) {
       for (const uint32_t item : (*start)[bin].items) rank_of[item] = bin / terms.slots;
       count_of[bin / terms.slots] += (*start)[bin].sequences;
     }
-    // Counts stay, or where they differ by one at most, they still do.
+    // Counts stay equal, or within one if they differed by at most one.
     const std::vector<int64_t> counts_before = count_of;
     const auto [fewest, most] = std::ranges::minmax(counts_before);
     RowSearch search(*items, terms, *std::move(start), seed);
@@ -113,7 +113,7 @@ TEST(ReferenceTreesTest, ArealFillsTheRowsOfARankInTurn) {
   forest.options.allow_empty_microbatches = true;
   EXPECT_THAT(RowsOf(forest),
               ElementsAre(ElementsAre(0, 1), ElementsAre(), ElementsAre(2, 3, 4), ElementsAre(5)));
-  // Without empty ones the largest row of the other rank is halved.
+  // If none may be empty, the largest row of the other rank is halved.
   forest.options.allow_empty_microbatches = false;
   EXPECT_THAT(RowsOf(forest),
               ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(2, 3, 4), ElementsAre(5)));

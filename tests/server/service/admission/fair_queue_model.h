@@ -1,4 +1,4 @@
-// What a FairQueue is to do, in a form that is plainly right, and random calls to try both with.
+// The specification of FairQueue in a form that is obviously right, and random calls to test both.
 
 #ifndef BATCHPLAN_TESTS_SERVER_SERVICE_ADMISSION_FAIR_QUEUE_MODEL_H_
 #define BATCHPLAN_TESTS_SERVER_SERVICE_ADMISSION_FAIR_QUEUE_MODEL_H_
@@ -26,12 +26,11 @@ inline FairQueue::Call MakeCall(const std::string& owner, const std::string& job
   return {.owner = owner, .job = job, .id = id, .cost = cost, .time = time};
 }
 
-// The queue's rules as its header has them, looked up in vectors each time, while time stands
-// still.
+// The queue's rules from its header, looked up in vectors each time. Time stands still.
 class FairQueueModel {
  public:
   using Call = FairQueue::Call;
-  // Whose turn a call takes: its owner, and its job, or nothing for a newcomer.
+  // Whose turn a call uses: its owner and its job, or no job for a newcomer.
   using Place = std::pair<std::string, std::optional<std::string>>;
 
   void Push(const Call& call) {
@@ -113,7 +112,7 @@ class FairQueueModel {
   }
   const Place& PlaceOf(const Call& call) const { return placed_.at(call.id); }
 
-  // Calls and cost of a place or of an owner, waiting or taken.
+  // The number and cost of the calls of a place or an owner, waiting or taken.
   std::pair<size_t, uint64_t> Held(const Place& place) const {
     return Sum([&](const Call& call) { return placed_.at(call.id) == place; });
   }
@@ -128,7 +127,7 @@ class FairQueueModel {
   struct Owner {
     absl::Duration used;
     absl::Duration reached;
-    // Newcomers under no name.
+    // Newcomers have no name here.
     std::map<std::optional<std::string>, Job> jobs = {{std::nullopt, {}}};
   };
 
@@ -170,13 +169,13 @@ class FairQueueModel {
     return newcomers < 2;
   }
 
-  // The least goes first. Older calls of a place come before newer ones, which have the same used.
+  // The least goes first. At equal use, older calls of a place come before newer ones.
   std::tuple<absl::Duration, uint64_t, absl::Duration, uint64_t> Rank(const Call& call) {
     const Owner& owner = owners_[call.owner];
     return {owner.used, OldestAllowed(call.owner), owner.jobs.at(placed_[call.id].second).used,
             call.id};
   }
-  // The call that the owner would have served next, which breaks ties between owners.
+  // The call that the owner would have served next; it breaks ties between owners.
   uint64_t OldestAllowed(const std::string& owner) {
     std::optional<std::pair<absl::Duration, uint64_t>> best;
     for (const Call& call : waiting_) {

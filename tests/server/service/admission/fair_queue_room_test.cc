@@ -1,4 +1,4 @@
-// Who must go where a FairQueue has no room.
+// Which calls must go when a FairQueue has no room.
 
 #include <gtest/gtest.h>
 
@@ -62,7 +62,8 @@ TEST(FairQueueRoomTest, RoomIsMadeByTheRules) {
     if (!room.admitted) {
       EXPECT_TRUE(room.pushed_out.empty());
       ++refused;
-      // Where one call fewer would do, nobody has one to spare and more than this one would have.
+      // If one call fewer would do, nobody has a call to spare and more than the new call's owner
+      // would have.
       if (by_count && model.waiting().size() == bounds.waiting) {
         for (const Call& call : model.waiting()) {
           const size_t owners = model.Held(call.owner).first;
@@ -90,7 +91,7 @@ TEST(FairQueueRoomTest, RoomIsMadeByTheRules) {
         EXPECT_GE(model.Held(loser).first, 2U) << "a job keeps one call beside its owner's others";
         EXPECT_GT(measure(model.Held(loser)), measure(model.Held(place)) + added);
       }
-      // Its newest.
+      // Its newest call goes.
       EXPECT_TRUE(std::none_of(
           model.waiting().begin(), model.waiting().end(),
           [&](const Call& call) { return model.PlaceOf(call) == loser && call.id > id; }));
@@ -125,7 +126,7 @@ TEST(FairQueueRoomTest, WhatWasPushedOutDoesNotPushOutInItsTurn) {
   const FairQueue::Bounds bounds = {.waiting = 8};
   for (uint64_t id = 1; id <= 8; ++id) queue.Push(MakeCall("A", "a", id), now);
   uint64_t last = 8;
-  // B comes in until both hold the same; from then on both are refused.
+  // B's calls are admitted until A and B hold equally many; from then on both are refused.
   for (int i = 0; i < 20; ++i) {
     for (const std::string owner : {"B", "A"}) {
       const FairQueue::Room room = queue.MakeRoom(owner, "a", 100, bounds);

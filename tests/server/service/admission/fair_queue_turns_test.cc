@@ -1,4 +1,4 @@
-// Whose turn it is in a FairQueue.
+// Who has the next turn in a FairQueue.
 
 #include <gtest/gtest.h>
 
@@ -61,7 +61,7 @@ TEST(FairQueueTest, DoesWhatTheModelDoes) {
   }
 }
 
-// Who always has calls waiting, each with what a call of theirs takes and is estimated to take.
+// A sender whose calls always wait, with the true and the estimated time of its calls.
 struct Sender {
   Call call;
   absl::Duration takes;
@@ -69,7 +69,7 @@ struct Sender {
   bool fresh_jobs = false;
 };
 
-// What each sender has got of one thread after so many calls, by owner and by owner/job.
+// The time of one thread that each sender has got after `calls` calls, by owner and by owner/job.
 std::map<std::string, absl::Duration> Served(const std::vector<Sender>& senders, int calls) {
   FairQueue queue;
   const Instant now = At(absl::Seconds(1));
@@ -100,7 +100,7 @@ std::map<std::string, absl::Duration> Served(const std::vector<Sender>& senders,
 
 TEST(FairQueueTest, OwnersAndTheirJobsGetTheSameTimeWhateverTheySendAndSay) {
   const absl::Duration longest = absl::Seconds(2);
-  // The costs tell nothing of the times, nor do the estimates.
+  // Costs and estimates do not show the true times.
   const std::map<std::string, absl::Duration> served = Served(
       {
           {.call = MakeCall("A", "long", 0, 1, absl::Milliseconds(1)), .takes = longest},
@@ -129,7 +129,7 @@ TEST(FairQueueTest, FreshJobsGainNothing) {
           {.call = MakeCall("C", "fresh-", 0), .takes = second, .fresh_jobs = true},
       },
       20'000);
-  // All that come with new names are together one job of their owner.
+  // All new names of an owner together count as one job.
   EXPECT_LT(
       absl::AbsDuration(served.at("A/steady") - served.at("A/fresh-") - served.at("A/fresher-")),
       4 * second);
@@ -157,7 +157,7 @@ TEST(FairQueueTest, WhoComesBackAfterEachLongCallIsChargedForIt) {
     const absl::Duration time = absl::Milliseconds(was_slow ? 1000 : 10);
     (was_slow ? slow_time : quick_time) += time;
     queue.Done(*id, time, now);
-    // It has no call waiting from the end of one to the next, which comes at once.
+    // Between the end of a call and the next one, which comes at once, it has no call waiting.
     push(was_slow ? "slow" : "quick");
   }
   EXPECT_LT(absl::AbsDuration(slow_time - quick_time), absl::Seconds(2));

@@ -26,7 +26,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A time that the test moves.
+// A clock that the test sets.
 class FakeTime {
  public:
   Clock clock() {
@@ -38,7 +38,7 @@ class FakeTime {
   std::atomic<int64_t> nanoseconds_ = 0;
 };
 
-// Keeps a thread of the pool busy until it is released.
+// Occupies a thread of the pool until released.
 class Plug {
  public:
   PlanningTask task(const std::string& job = "plug") {
@@ -56,7 +56,7 @@ class Plug {
   void Release() { state_->release.count_down(); }
 
  private:
-  // A pool may outlive the plug.
+  // Shared, because the pool may outlive the plug.
   struct State {
     std::latch began{1};
     std::latch release{1};
@@ -73,7 +73,7 @@ class PlanningPoolTest : public ::testing::Test {
     return options;
   }
 
-  // A task that leaves `name` where it ends.
+  // A task that appends `name` to a list when it runs.
   PlanningTask Task(const std::string& job, const std::string& name, uint64_t sequences = 0) {
     PlanningTask task;
     task.job = job;
@@ -194,7 +194,7 @@ TEST_F(PlanningPoolTest, TheGreediestOwnerMakesRoomForAnother) {
 TEST_F(PlanningPoolTest, AQuickJobIsServedBetweenTheCallsOfASlowOne) {
   Plug plug;
   PlanningPool pool(OneThread(100), &metrics_);
-  // Costs tell nothing: what was measured does.
+  // Costs do not show the times; measurements do.
   const auto take = [&](const std::string& job, const std::string& name, absl::Duration time) {
     PlanningTask task = Task(job, name, job == "quick" ? 8000 : 0);
     task.run = [this, name, time] {
@@ -224,7 +224,7 @@ TEST_F(PlanningPoolTest, TheLastFreeThreadIsKeptForOthers) {
   ASSERT_TRUE(pool.Submit(long_one.task("long")).ok());
   long_one.WaitUntilBegun();
   ASSERT_TRUE(pool.Submit(also_long.task("long")).ok());
-  // Served at once, and one after the other.
+  // Each is served at once, one after the other.
   for (Plug& plug : short_ones) {
     ASSERT_TRUE(pool.Submit(plug.task(&plug == &short_ones[1] ? "shorter" : "short")).ok());
     plug.WaitUntilBegun();
@@ -256,7 +256,7 @@ TEST_F(PlanningPoolTest, ATaskThatWaitsCanBeRemovedAndOneThatRunsCannot) {
 TEST_F(PlanningPoolTest, ADeadlineThatTheWorkAheadWouldOutlastByFarIsRefusedAtOnce) {
   PlanningPoolOptions options = OneThread(100);
   PlanningPool pool(options, &metrics_);
-  // A second for a task of 744 sequences and 256 more: a millisecond each.
+  // A task of 744 + 256 sequences needs a second: a millisecond each.
   PlanningTask slow = Task("a", "slow", 744);
   slow.run = [&] { time_.Pass(absl::Seconds(1)); };
   ASSERT_TRUE(pool.Submit(std::move(slow)).ok());
@@ -264,7 +264,7 @@ TEST_F(PlanningPoolTest, ADeadlineThatTheWorkAheadWouldOutlastByFarIsRefusedAtOn
   ASSERT_TRUE(pool.Submit(plug.task()).ok());
   plug.WaitUntilBegun();
   ASSERT_TRUE(pool.Submit(Task("a", "a1", 9744)).ok());
-  // Ten seconds are ahead of job a's calls, nothing is ahead of job b's.
+  // Ten seconds are ahead of job a's calls, none ahead of job b's.
   PlanningTask hasty = Task("a", "a2", 1);
   hasty.time_left = absl::Milliseconds(4999);
   const absl::Status refused = pool.Submit(hasty).status();
@@ -287,7 +287,7 @@ TEST_F(PlanningPoolTest, NobodyIsRefusedBecauseAnotherJobOrAnotherEffortWasSlow)
   PlanningTask known = Task("mixed", "known", 65'536);
   known.effort = kFast;
   ASSERT_TRUE(pool.Submit(std::move(known)).ok());
-  // Time that passes beside it would be its own.
+  // Otherwise time that passes now would count for it.
   while (!pool.idle()) std::this_thread::yield();
   for (int i = 0; i < 7; ++i) {
     for (const char* job : {"slow", "mixed"}) {
@@ -297,7 +297,7 @@ TEST_F(PlanningPoolTest, NobodyIsRefusedBecauseAnotherJobOrAnotherEffortWasSlow)
       ASSERT_TRUE(pool.Submit(std::move(slow)).ok());
     }
   }
-  // Those that still waited would be ahead of their own job's calls.
+  // Otherwise waiting calls would be ahead of those of their own job.
   while (!pool.idle()) std::this_thread::yield();
   Plug plug;
   ASSERT_TRUE(pool.Submit(plug.task()).ok());

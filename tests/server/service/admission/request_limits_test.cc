@@ -132,11 +132,11 @@ TEST(LimitsTest, AnIdWithWhatIsNotSeenIsRefusedByPlace) {
     const absl::Status status = CheckLimits(Outline("ab" + character + "c", "b", 1), {});
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
     EXPECT_THAT(std::string(status.message()), HasSubstr("has " + name + " at byte 2,"));
-    // Not repeated as it is, where it would do what it does.
+    // The message must not repeat the character unescaped.
     EXPECT_THAT(std::string(status.message()), Not(HasSubstr(character)));
     EXPECT_FALSE(CheckLimits(Outline("a", character, 1), {}).ok()) << name;
   }
-  // Letters, marks and signs of any script.
+  // Letters, marks and signs of any script are allowed.
   for (const char* id :
        {"h\xc3\xa9", "\xe4\xbd\xa0\xe5\xa5\xbd", "\xf0\x9f\x98\x80", "e\xcc\x81"}) {
     EXPECT_TRUE(CheckLimits(Outline(id, id, 1), {}).ok()) << id;
@@ -215,7 +215,7 @@ TEST(RequestCostTest, MicrobatchesCountWhereTheyMayBeEmpty) {
   EXPECT_GT(LeastAnswerBytes(outline), uint64_t{1} << 25);
   outline.pass_options.push_back({.min_microbatches = 255, .microbatch_count_multiple = 256});
   EXPECT_EQ(LeastMicrobatches(outline), uint64_t{2} << 24);
-  // The count is a multiple of the stages too, where there are virtual ones.
+  // With virtual stages, the number must also be a multiple of the stages.
   outline.data_parallel = 1;
   outline.pass_options = {{.min_microbatches = 5, .microbatch_count_multiple = 6}};
   outline.pipeline_parallel = 4;

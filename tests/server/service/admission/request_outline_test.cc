@@ -18,7 +18,7 @@ using testing::Cases;
 using testing::RandomStream;
 using testing::Seeds;
 
-// `bytes` in slices cut anywhere, as a network may deliver them.
+// `bytes` in slices of random sizes, as a network may deliver them.
 grpc::ByteBuffer Sliced(const std::string& bytes, RandomStream& random) {
   std::vector<grpc::Slice> slices;
   for (size_t begin = 0; begin < bytes.size();) {
@@ -75,7 +75,7 @@ v1::PlanBatchRequest RandomRequest(uint64_t seed, RandomStream& random) {
   return request;
 }
 
-// manifest.lengths one field at a time: what a writer of another make may send.
+// manifest.lengths field by field, as another writer may send it.
 std::string Unpacked(const std::vector<uint32_t>& lengths) {
   std::string manifest;
   for (const uint32_t length : lengths) {
@@ -91,7 +91,7 @@ std::string Unpacked(const std::vector<uint32_t>& lengths) {
   return bytes + manifest;
 }
 
-// What a few random edits make of `bytes`.
+// `bytes` after a few random edits.
 std::string Mutated(std::string bytes, RandomStream& random) {
   for (uint64_t edits = random.Between(0, random.Between(1, 4)); edits > 0 && !bytes.empty();
        --edits) {
@@ -156,7 +156,7 @@ class RequestOutlineTest : public ::testing::Test {
 TEST_F(RequestOutlineTest, SaysWhatTheParsedMessageSays) {
   RandomStream random(1);
   uint64_t parsed = 0;
-  // Never fewer, so that the share of those that can be parsed is no matter of chance.
+  // At least this many, so that the share of parsable messages does not depend on chance.
   const uint64_t cases = std::max<uint64_t>(1000, Cases(1000));
   for (uint64_t seed = testing::Seed(0); seed < testing::Seed(0) + cases; ++seed) {
     SCOPED_TRACE(seed);
@@ -180,7 +180,7 @@ TEST_F(RequestOutlineTest, SaysWhatTheParsedMessageSays) {
 TEST_F(RequestOutlineTest, OfAPartItIsThatOfTheRequestInside) {
   RandomStream random(2);
   uint64_t parsed = 0;
-  // Never fewer, so that the share of those that can be parsed is no matter of chance.
+  // At least this many, so that the share of parsable messages does not depend on chance.
   const uint64_t cases = std::max<uint64_t>(500, Cases(500));
   for (uint64_t seed = testing::Seed(0); seed < testing::Seed(0) + cases; ++seed) {
     SCOPED_TRACE(seed);

@@ -63,7 +63,7 @@ TEST(StoreThreadsTest, ThoseOfOneTurnHoldOneThread) {
   for (int i = 1; i < 5; ++i) {
     tickets.push_back(threads.TrySubmit([&note, i] { note(i); }, "busy").value());
   }
-  // Another turn, and none, while the first still runs.
+  // Calls of another turn, and of none, run while the first one is running.
   for (const char* turn : {"other", ""}) {
     std::latch done(1);
     threads.TrySubmit([&done] { done.count_down(); }, turn).value();

@@ -21,7 +21,7 @@ constexpr uint64_t kKilobyte = 1024;
 
 class UnsentAnswersTest : public ::testing::Test {
  protected:
-  // An answer that leaves `name` when it is cancelled; `takes` with what its call takes.
+  // An answer with the size `takes`, which appends `name` to a list when cancelled.
   UnsentAnswers::Answer Answer(const std::string& owner, const std::string& name, uint64_t takes) {
     return {.owner = owner,
             .bytes = takes - UnsentAnswers::kCallBytes,
@@ -68,7 +68,7 @@ TEST_F(UnsentAnswersTest, TheOldestOfTheOwnerThatHoldsMostGiveWay) {
   EXPECT_THAT(cancelled_, IsEmpty());
   ASSERT_TRUE(unsent_.Begin(Answer("small", "s2", 20 * kKilobyte)).ok());
   EXPECT_THAT(cancelled_, ElementsAre("1"));
-  // Young answers of its own are not cancelled for another, old ones are.
+  // Its own young answers are not cancelled for a new one, but old ones are.
   EXPECT_FALSE(unsent_.Begin(Answer("greedy", "4", 30 * kKilobyte)).ok());
   Pass(UnsentAnswers::kPatience);
   EXPECT_TRUE(unsent_.Begin(Answer("greedy", "5", 30 * kKilobyte)).ok());

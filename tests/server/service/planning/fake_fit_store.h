@@ -1,4 +1,4 @@
-// A store of fits in memory, that can be made to fail and to be overtaken.
+// A store of fits in memory that can fail, and can be changed between a read and a write.
 
 #ifndef BATCHPLAN_TESTS_SERVER_SERVICE_PLANNING_FAKE_FIT_STORE_H_
 #define BATCHPLAN_TESTS_SERVER_SERVICE_PLANNING_FAKE_FIT_STORE_H_
@@ -41,10 +41,10 @@ class FakeFitStore final : public FitStore {
     return true;
   }
 
-  // Set while nobody calls.
+  // To be set while nobody calls.
   absl::Status failure;
   bool always_overtaken = false;
-  // Called once, between the next Get and what its caller does with the answer.
+  // Called once, after the next Get and before its caller continues.
   std::function<void()> after_get;
 
   std::atomic<int> gets = 0;

@@ -58,15 +58,15 @@ class ReportStepTest : public ::testing::Test {
     v1::ReportStepResponse response;
     return ReportStep(&fits_, "owner", request, &response).status();
   }
-  // Reports steps 0 .. steps - 1; what the last one was told.
+  // Reports steps 0 .. steps - 1; returns the last answer.
   v1::ReportStepResponse ReportSteps(uint64_t steps) {
     v1::ReportStepResponse response;
     for (uint64_t step = 0; step < steps; ++step) response = Report(RandomRequest(random_, step));
     return response;
   }
 
-  // Reports 30 steps with loads of these names, of the first of which a unit takes 0.05 ms, and of
-  // the others there is none; what the last one was told.
+  // Reports 30 steps with loads of these names, and returns the last answer. A unit of the first
+  // load costs 0.05 ms; the others have a value of 0.
   v1::ReportStepResponse ReportLoads(const std::vector<std::string>& names) {
     v1::ReportStepResponse response;
     for (uint64_t step = 0; step < 30; ++step) {
@@ -87,7 +87,7 @@ class ReportStepTest : public ::testing::Test {
   RandomStream random_{1};
   FakeFitStore store_;
   JobFits fits_{&store_};
-  // Of the last report.
+  // The result of the last report.
   std::optional<MeasuredStep> measured_;
 };
 
@@ -105,7 +105,7 @@ TEST_F(ReportStepTest, CoefficientsComeWithTheThirtySecondMicrobatch) {
 
 TEST_F(ReportStepTest, CoefficientsAreTheJobs) {
   const v1::ReportStepResponse response = ReportSteps(200);
-  // What RandomReport's device takes.
+  // The costs of RandomReport's device.
   EXPECT_NEAR(response.fitted().per_token(), 0.01, 0.0003);
   EXPECT_NEAR(response.fitted().per_token_squared(), 1e-6, 4e-8);
   EXPECT_NEAR(response.fitted().per_microbatch(), 30, 1);
@@ -120,7 +120,7 @@ TEST_F(ReportStepTest, WithSequencesTheirCostIsFittedToo) {
   for (uint64_t step = 0; step < 50; ++step) {
     v1::ReportStepRequest request = ReportOf("job", step);
     for (v1::MicrobatchTiming& timing : *request.mutable_microbatches()) {
-      // All of one length.
+      // All sequences have one length.
       const uint64_t length = timing.tokens_squared() / timing.tokens();
       timing.set_sequences(static_cast<uint32_t>(timing.tokens() / length));
       timing.set_milliseconds(timing.milliseconds() + 2.0 * timing.sequences());
@@ -148,7 +148,7 @@ TEST_F(ReportStepTest, CostsOfAGroupOnAStageAreThoseOfTheWholeModelOnOneRank) {
   EXPECT_NEAR(response.fitted().per_microbatch(), 3, 3e-3);
 }
 
-// What each of two ranks exchanges is 0.002 for a token that the other holds.
+// Each of two ranks exchanges 0.002 for a token that the other holds.
 TEST_F(ReportStepTest, GroupsOfSeveralSizesTellWhatTheyExchange) {
   const auto report = [&](const std::string& job, const std::vector<uint32_t>& sizes) {
     RandomStream random(3);
@@ -173,7 +173,8 @@ TEST_F(ReportStepTest, GroupsOfSeveralSizesTellWhatTheyExchange) {
   EXPECT_EQ(several.fitted().exchange(0).up_to_size(), 0U);
   EXPECT_NEAR(several.fitted().exchange(0).per_token(), 0.002, 1e-5);
 
-  // Of those that exchange for nothing, larger ones than all are not taken to be free too.
+  // If some sizes exchange for nothing, larger sizes than all reported are not taken to be free
+  // too.
   const v1::ReportStepResponse uncertain = report("uncertain", {1, 2, 4});
   ASSERT_EQ(uncertain.fitted().exchange_size(), 3);
   EXPECT_EQ(uncertain.fitted().exchange(1).up_to_size(), 4U);
@@ -193,7 +194,7 @@ TEST_F(ReportStepTest, LoadsHaveCostsByName) {
   EXPECT_EQ(response.fitted().loads(0).load(), "patches");
   EXPECT_NEAR(response.fitted().loads(0).per_unit(), 0.05, 1e-4);
   EXPECT_FALSE(response.fitted().loads(0).separate() || response.fitted().loads(0).dealt());
-  // It has none of these.
+  // The request has none of this load.
   EXPECT_EQ(response.fitted().loads(1).load(), "frames");
   EXPECT_EQ(response.fitted().loads(1).per_unit(), 0);
   EXPECT_NEAR(response.fitted().per_token(), 0.01, 1e-5);
@@ -225,7 +226,7 @@ TEST_F(ReportStepTest, ABudgetIsSuggestedForTheLimitThatIsAskedFor) {
   v1::ReportStepRequest request = RandomRequest(random_, 1000);
   ReportSteps(200);
   EXPECT_EQ(Report(request).suggested_max_tokens_per_microbatch(), 0);
-  // RandomReport's device: 20 GB, and 1 MB a token.
+  // RandomReport's device needs 20 GB, and 1 MB a token.
   request.clear_microbatches();
   request.set_memory_limit_bytes(60'000'000'000);
   const uint32_t suggested = Report(request).suggested_max_tokens_per_microbatch();
@@ -252,7 +253,7 @@ TEST_F(ReportStepTest, AReportSentAgainIsToldSoAndNotCounted) {
   EXPECT_EQ(second.SerializeAsString(), first.SerializeAsString());
 }
 
-// Two ranks of two slots each, one mini-batch.
+// One mini-batch on two ranks with two slots each.
 v1::ReportStepRequest WholeStep() {
   v1::ReportStepRequest request = ReportOf("job", 7);
   for (int i = 0; i < 4; ++i) {
@@ -279,7 +280,7 @@ TEST_F(ReportStepTest, AWholeStepIsMeasuredAsRanksWaitForEachOther) {
   request.mutable_microbatches(0)->set_milliseconds(30);
   Report(request);
   ASSERT_TRUE(measured_.has_value());
-  // One rank takes 30 and 30, the other one 20 and 40.
+  // One rank needs 30 and 30, the other one 20 and 40.
   EXPECT_DOUBLE_EQ(measured_->milliseconds, 60);
   EXPECT_DOUBLE_EQ(measured_->waited_share, 0);
 }
@@ -290,7 +291,7 @@ TEST_F(ReportStepTest, AStepIsMeasuredOnce) {
   EXPECT_TRUE(measured_.has_value());
   EXPECT_TRUE(Report(request).already_counted());
   EXPECT_FALSE(measured_.has_value());
-  // Nor by what was measured already, said to have run elsewhere.
+  // Times that were counted already are not counted again, even if reported from elsewhere.
   for (v1::MicrobatchTiming& timing : *request.mutable_microbatches()) {
     timing.set_rank(1 - timing.rank());
   }
@@ -370,7 +371,7 @@ TEST_F(ReportStepTest, AReportThatWasOvertakenIsCountedOnTopOfTheOther) {
             static_cast<uint64_t>(mine.microbatches_size() + theirs.microbatches_size()));
 }
 
-// The same report over two replicas, because the first one's answer was late.
+// A report is sent to a second replica because the first one's answer was late.
 TEST_F(ReportStepTest, ARetryElsewhereIsNotCountedTwiceEvenAtTheSameTime) {
   JobFits other(&store_);
   const v1::ReportStepRequest request = RandomRequest(random_, 1);
@@ -449,7 +450,7 @@ class FittedCostModelTest : public ReportStepTest {
     for (int i = 0; i < request.manifest().lengths_size(); ++i) load->add_values(256.0 * (i % 5));
   }
 
-  // Whether the request is planned with `costs`, which the plan says.
+  // Whether the request is planned with `costs`, as the plan says.
   bool Plans(const v1::CostModel& costs) const {
     v1::PlanBatchRequest request = request_;
     *request.mutable_cost_model() = costs;
@@ -530,7 +531,7 @@ TEST_F(FittedCostModelTest, TakesFromTheRequestHowLoadsRun) {
   EXPECT_THAT(Message(status), HasSubstr("loads[1].per_unit 3"));
 }
 
-// Whose costs of loads the planner refuses.
+// The planner refuses costs of loads for these.
 TEST_F(FittedCostModelTest, HasNoLoadsForGroupsThatDifferAndPaddedRows) {
   ReportLoads({"patches"});
   AddLoad("patches", request_);

@@ -35,7 +35,7 @@ class PlanBatchTest : public ::testing::Test {
     return prometheus::TextSerializer().Serialize(metrics_.collectable()->Collect());
   }
 
-  // As a call does, which counts what it answers.
+  // Like a call, which counts its answer.
   absl::Status PlanAndCount(const Caller& caller = {}) {
     v1::PlanBatchRequest request = ValidRequest();
     return PlanOrRecall(config_, &request, caller).status();
@@ -194,7 +194,7 @@ class BrokenPlanTest : public PlanBatchTest {
     config_.plan = [plan](const Manifest& manifest, const PlanOptions& options,
                           const std::stop_token& stop) {
       absl::StatusOr<Plan> broken = plan(manifest, options, stop);
-      // One sequence twice, another one nowhere.
+      // One sequence twice and another one missing.
       broken->passes[0].sequence_index[0] = broken->passes[0].sequence_index[1];
       return broken;
     };

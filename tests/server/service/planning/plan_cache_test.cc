@@ -37,7 +37,7 @@ PlanKey Key(uint64_t number) {
   return key;
 }
 
-// A plan that takes `bytes` in a cache.
+// A plan that needs `bytes` in a cache.
 std::shared_ptr<const CachedPlan> PlanOf(size_t bytes, uint32_t microbatches = 0) {
   auto plan = std::make_shared<CachedPlan>();
   plan->passes = {{.metrics = {.microbatches = microbatches}}};
@@ -46,7 +46,7 @@ std::shared_ptr<const CachedPlan> PlanOf(size_t bytes, uint32_t microbatches = 0
   return plan;
 }
 
-// What a cache is, in a vector: the last used comes first.
+// The specification of a cache, in a vector: the last used plan comes first.
 class Model {
  public:
   explicit Model(size_t max_bytes) : max_bytes_(max_bytes) {}
@@ -257,7 +257,7 @@ TEST(PlanOrRecallTest, WhatWasPlannedIsRecalledAndRecordedAgain) {
                           HasSubstr("batchplan_step_efficiency_count 2\n"),
                           HasSubstr("batchplan_plan_cache_hits_total 1\n")));
 
-  // An error is not kept.
+  // Errors are not kept.
   request.clear_passes();
   for (int i = 0; i < 2; ++i) EXPECT_FALSE(PlanOrRecall(config, &request, {}).ok());
   EXPECT_THAT(prometheus::TextSerializer().Serialize(metrics.collectable()->Collect()),

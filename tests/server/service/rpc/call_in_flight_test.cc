@@ -1,4 +1,4 @@
-// What can happen to a call while it waits or is planned, with the planner held by the test.
+// What can happen to a call while it waits or is planned; the test holds the planner.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-// One for each job: the server has two, of which the last is for others.
+// One thread for each job: the server has two, the last of which is reserved for others.
 ServerOptions OneThread(int64_t max_queued_plans) {
   ServerOptions options = TestServer::Options();
   options.planning_threads = 1;
@@ -34,10 +34,10 @@ ServerOptions OneThread(int64_t max_queued_plans) {
   return options;
 }
 
-// Calls made side by side, each from a thread of its own.
+// Makes concurrent calls, each from its own thread.
 class Calls {
  public:
-  // Starts a call that gives up at `deadline`.
+  // Starts a call with this deadline.
   void Start(const TestServer& server,
              std::chrono::system_clock::time_point deadline = GenerousDeadline(),
              const std::string& job = "test") {
@@ -54,7 +54,7 @@ class Calls {
     });
   }
 
-  // The next answer, in the order of arrival.
+  // The next answer, in order of arrival.
   grpc::Status Next() {
     std::unique_lock lock(mutex_);
     answered_.wait(lock, [this] { return answers_.size() > taken_; });
@@ -75,7 +75,7 @@ TEST(CallInFlightTest, AFullQueueRefusesWithResourceExhausted) {
   Calls calls;
   calls.Start(server);
   planner.WaitUntilHeld();
-  // One of these two waits, whichever comes first; the other one is refused, at once.
+  // Whichever comes first waits; the other one is refused at once.
   calls.Start(server);
   calls.Start(server);
   const grpc::Status refused = calls.Next();
@@ -106,7 +106,7 @@ TEST(CallInFlightTest, ACancelledCallStopsItsPlanning) {
   context.TryCancel();
   call.join();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
-  // The only thread is free again without a release.
+  // The only thread is free again, although nothing was released.
   EXPECT_TRUE(PlanBatch(*stub, ValidRequest()).ok());
   EXPECT_EQ(planner.stopped(), 1);
   server.server().Shutdown();
@@ -118,10 +118,10 @@ TEST(CallInFlightTest, ADeadlineStopsThePlanning) {
   HeldPlanner planner(/*hold=*/1);
   TestServer server(OneThread(1), planner.function());
   Calls calls;
-  // Should it pass before the call is held, the call is not planned at all.
+  // If the deadline passes before the call is held, the call is not planned at all.
   calls.Start(server, std::chrono::system_clock::now() + std::chrono::milliseconds(300));
   EXPECT_EQ(calls.Next().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
-  // Ends without a release.
+  // Ends although nothing was released.
   server.server().Shutdown();
   EXPECT_EQ(planner.stopped(), planner.calls());
 }
@@ -153,7 +153,7 @@ TEST(CallInFlightTest, ACallThatIsGivenUpInTheQueueLeavesItsPlaceAtOnce) {
   planner.WaitUntilHeld();
   calls.Start(server, std::chrono::system_clock::now() + std::chrono::milliseconds(100));
   EXPECT_EQ(calls.Next().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
-  // While the only thread is still held.
+  // The only thread is still held.
   WaitForMetric(server, "batchplan_queue_depth 0\n");
   calls.Start(server);
   WaitForMetric(server, "batchplan_queue_depth 1\n");
@@ -165,14 +165,14 @@ TEST(CallInFlightTest, ACallThatIsGivenUpInTheQueueLeavesItsPlaceAtOnce) {
 
 TEST(CallInFlightTest, AGreedyJobLeavesAThreadForOthers) {
   HeldPlanner planner(/*hold=*/1);
-  // Room for one more: a thread is busy for a moment after its call was answered.
+  // Room for one more: a thread remains busy for a moment after its call is answered.
   TestServer server(OneThread(/*max_queued_plans=*/4), planner.function());
   Calls greedy;
   greedy.Start(server, GenerousDeadline(), "greedy");
   planner.WaitUntilHeld();
   for (int i = 0; i < 3; ++i) greedy.Start(server, GenerousDeadline(), "greedy");
   WaitForMetric(server, "batchplan_queue_depth 3\n");
-  // Answered while the planner still is held.
+  // These are answered while the planner is still held.
   Calls small;
   for (int i = 0; i < 3; ++i) {
     small.Start(server, GenerousDeadline(), "small-" + std::to_string(i));
@@ -254,7 +254,7 @@ TEST(CallInFlightTest, WhatOutlivesTheGraceIsStoppedAndToldThatTheServerGoes) {
   const std::vector<grpc::Status> ends = {calls.Next(), calls.Next()};
   for (const grpc::Status& status : ends) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
-    // The end of a connection may outrun what was last said on it.
+    // The connection may end before its last message arrives.
     EXPECT_THAT(status.error_message(),
                 AnyOf(HasSubstr("the server is shutting down"), HasSubstr("Socket closed")));
   }

@@ -1,4 +1,4 @@
-// ReportStep over gRPC, and plans with the costs that are fitted to what was reported.
+// ReportStep over gRPC, and plans with the costs fitted to reports.
 
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
@@ -39,7 +39,7 @@ TEST(FittedPlans, AreMadeWithTheJobsOwnCostsAndSayWhich) {
   EXPECT_NEAR(fit.fitted().per_token(), 0.01, 0.0002);
   EXPECT_NEAR(fit.fitted().per_token_squared(), 2e-6, 4e-8);
   EXPECT_NEAR(fit.fitted().per_microbatch(), 3, 0.06);
-  // Milliseconds there, seconds here; so many digits are shown.
+  // The answer has milliseconds, metrics have seconds; they agree in the digits that are shown.
   for (const auto& [series, value] : std::vector<std::pair<std::string, double>>{
            {"batchplan_job_fitted_cost_seconds{coefficient=\"per_token\",job_id=\"fitted\"}",
             fit.fitted().per_token() / 1000},
@@ -59,7 +59,7 @@ TEST(FittedPlans, AreMadeWithTheJobsOwnCostsAndSayWhich) {
   ASSERT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(plan.cost_model_used().per_token(), fit.fitted().per_token());
 
-  // The plan is a pure function of the request and these.
+  // The plan is a pure function of the request and these costs.
   v1::PlanBatchRequest literal = FittedRequest();
   *literal.mutable_cost_model() = plan.cost_model_used();
   grpc::ClientContext again;
@@ -77,7 +77,7 @@ TEST(FittedPlans, WhatGroupsOfSeveralSizesExchangeIsShownBySize) {
       v1::MicrobatchTiming* timing = report.mutable_microbatches(i);
       const uint32_t ranks = std::vector<uint32_t>{1, 2, 12}[static_cast<size_t>(i) % 3];
       timing->set_context_parallel(ranks);
-      // 3 of it for the micro-batch; 0.002 for each token that the others hold.
+      // 3 of it for the micro-batch; 0.002 for each token that other ranks hold.
       timing->set_milliseconds((timing->milliseconds() - 3) / ranks + 3 +
                                0.002 * static_cast<double>(timing->tokens()) * (ranks - 1) / ranks);
     }
@@ -90,7 +90,7 @@ TEST(FittedPlans, WhatGroupsOfSeveralSizesExchangeIsShownBySize) {
   EXPECT_NEAR(server.Metric(series + "other\",job_id=\"fitted\"}"), 2e-6, 2e-8);
 }
 
-// 0.05 ms a patch.
+// A patch costs 0.05 ms.
 TEST(FittedPlans, CostLoadsThatTheBatchHas) {
   const TestServer server;
   v1::ReportStepResponse fit;
@@ -127,7 +127,7 @@ TEST(FittedPlans, CostLoadsThatTheBatchHas) {
   ASSERT_EQ(plan.cost_model_used().loads_size(), 1);
   EXPECT_EQ(plan.cost_model_used().loads(0).per_unit(), fit.fitted().loads(0).per_unit());
 
-  // Workers that have the batch in parts say the same: the whole batch has the load.
+  // Workers that join with parts of the batch agree: the whole batch has the load.
   v1::JoinBatchRequest part;
   *part.mutable_request() = request;
   part.mutable_request()->mutable_cost_model()->add_loads()->set_load("patches");
@@ -152,7 +152,7 @@ TEST(FittedPlans, WithoutReportsAreRefusedByJob) {
   EXPECT_THAT(status.error_message(), AllOf(HasSubstr("fitted"), HasSubstr("ReportStep")));
 }
 
-// Workers that join while the fit moves on still get one plan.
+// Workers that join while the fit changes still get one plan.
 TEST(FittedPlans, AreOneForAllWorkersOfAStep) {
   const TestServer server;
   v1::ReportStepResponse fit;

@@ -173,7 +173,7 @@ TEST(PlannerServiceTest, WhatANewerVersionWouldUnderstandIsRefusedByNumber) {
     EXPECT_EQ(status.error_message(),
               "field 99 of batchplan.v1." + message + " is not known to this version");
   };
-  // On top, one below, in an array's entry, and two below.
+  // At the top, one level below, in an array's entry, and two levels below.
   add_field(&request);
   expect_refused(PlanBatch(*stub, request), "PlanBatchRequest");
   request = ValidRequest();
@@ -252,7 +252,7 @@ TEST_P(WrongInputTest, IsRefusedByNameAndTheServerKeepsServing) {
 
 constexpr auto kInvalid = grpc::StatusCode::INVALID_ARGUMENT;
 
-// One for each that can refuse: the limits on what is not parsed yet, the conversion, the planner,
+// One for each place that can refuse: the limits before parsing, the conversion, the planner, and
 // the job's fit.
 INSTANTIATE_TEST_SUITE_P(
     Everywhere, WrongInputTest,

@@ -1,4 +1,4 @@
-// Calls that wait for the store, while it answers nobody.
+// Calls that wait for a store that does not answer.
 
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
@@ -23,7 +23,7 @@
 namespace batchplan {
 namespace {
 
-// Answers nobody until it is released.
+// Answers nothing until released.
 class HeldFitStore final : public FitStore {
  public:
   absl::StatusOr<StoredFit> Get(const std::string& job_id) override {
@@ -60,7 +60,7 @@ class HeldFitStore final : public FitStore {
   bool released_ = false;
 };
 
-// The service with one thread of each kind and stores of the test's.
+// The service with one thread of each kind and stores of the test.
 class StoreWaitsTest : public testing::Test {
  protected:
   StoreWaitsTest() {
@@ -90,7 +90,7 @@ class StoreWaitsTest : public testing::Test {
     return stub_->ReportStep(&context, request, &response);
   }
 
-  // Of the only worker of its step.
+  // Joins as the only worker of a step.
   grpc::Status Join(std::chrono::system_clock::time_point deadline = GenerousDeadline()) {
     grpc::ClientContext context;
     context.set_deadline(deadline);
@@ -161,7 +161,7 @@ TEST_F(StoreWaitsTest, ACallThatIsGivenUpIsAnsweredWhileOthersHoldTheStoresThrea
   WaitForMetric("batchplan_requests_total{code=\"CANCELLED\",method=\"JoinBatch\"} 1\n");
   EXPECT_EQ(Join(std::chrono::system_clock::now() + std::chrono::milliseconds(100)).error_code(),
             grpc::DEADLINE_EXCEEDED);
-  // Whichever end noticed first; and its message is let go of.
+  // Whichever end notices first; the message is freed too.
   while (waiting_bytes_.held() != 0) std::this_thread::yield();
   release.count_down();
   EXPECT_TRUE(Join().ok());

@@ -1,4 +1,4 @@
-// What every method's call does, with methods of the test's own on a real server.
+// What the calls of all methods have in common, with the test's own methods on a real server.
 
 #include "server/service/rpc/unary_call.h"
 
@@ -36,7 +36,7 @@ using ::testing::Not;
 class ScriptedCall;
 using Script = std::function<void(ScriptedCall&)>;
 
-// A call that does what the test says.
+// A call that does what the test tells it.
 class ScriptedCall final : public UnaryCall {
  public:
   ScriptedCall(const CallEnvironment& environment, const RawCall& raw, const Script& script)
@@ -46,7 +46,7 @@ class ScriptedCall final : public UnaryCall {
   using UnaryCall::self;
   using UnaryCall::stop;
 
-  // Answers with a stop, whenever it comes.
+  // Answers when the call is stopped.
   void AnswerStops() {
     stopped_.emplace(stop(), [this] { Answer(absl::CancelledError("stopped")); });
   }
@@ -131,7 +131,7 @@ TEST(UnaryCallTest, OfAnswersFromManyThreadsOneIsSent) {
       }
     });
     for (int i = 0; i < 50; ++i) EXPECT_THAT(FingerprintOrError(server), HasSubstr("of "));
-    // A call is logged after it is answered.
+    // A call is logged after its answer.
     while (threads < 8 * 50) std::this_thread::yield();
   }
   const std::string log = CapturedLog();
@@ -144,7 +144,7 @@ TEST(UnaryCallTest, AnAnswerMayComeLaterAndHoldsNoThread) {
   ScriptedServer server([&](ScriptedCall& call) {
     std::lock_guard lock(mutex);
     waiting.push_back(call.self());
-    // More than there are threads: the last one answers all.
+    // More calls than threads; the last call answers all.
     if (waiting.size() < 5) return;
     for (const std::shared_ptr<UnaryCall>& each : waiting) {
       static_cast<ScriptedCall&>(*each).Answer(AnswerOf(waiting.size()));

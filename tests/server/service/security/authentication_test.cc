@@ -37,14 +37,14 @@ class AuthenticationTest : public testing::Test {
     server_ = std::make_unique<TestServer>(options);
   }
 
-  // A channel without a token of its own; `context` says what is sent.
+  // A channel without a token; `context` has what is sent.
   std::shared_ptr<grpc::Channel> NewChannel() const {
     grpc::SslCredentialsOptions options;
     options.pem_root_certs = authority_.certificate();
     return grpc::CreateChannel(server_->target(), grpc::SslCredentials(options));
   }
 
-  // PlanBatch for `job` on a channel, with these authorization headers.
+  // Calls PlanBatch for `job` with these authorization headers.
   static grpc::Status Plan(const std::shared_ptr<grpc::Channel>& channel, const std::string& job,
                            const std::vector<std::string>& headers) {
     grpc::ClientContext context;
@@ -140,7 +140,7 @@ TEST_F(AuthenticationTest, HealthNeedsNoTokenAndReflectionDoes) {
                 std::string("\x3a\x00", 2), &answer)
           .error_code(),
       grpc::StatusCode::UNAUTHENTICATED);
-  // No path that only begins like one of the health service.
+  // A path that only begins like one of the health service needs a token.
   EXPECT_NE(CallBytes(NewChannel(), "/grpc.health.v1.HealthX/Check", "", &answer).error_code(),
             grpc::StatusCode::OK);
 }

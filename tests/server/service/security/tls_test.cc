@@ -1,4 +1,4 @@
-// Certificates of both sides, right and wrong, on a real server.
+// Right and wrong certificates of both sides, on a real server.
 
 #include "server/service/security/tls.h"
 
@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 
 class TlsTest : public testing::Test {
  protected:
-  // The server's certificate becomes `pair`.
+  // Makes `pair` the server's certificate.
   void WriteServer(const PemPair& pair) const {
     directory_.Write("server.key", pair.key);
     directory_.Write("server.pem", pair.certificate);
@@ -41,14 +41,14 @@ class TlsTest : public testing::Test {
     return options;
   }
 
-  // The same, for clients that `authority` vouches for.
+  // Options for clients with a certificate of `authority`.
   ServerOptions MutualOptions(const CertificateAuthority& authority) const {
     ServerOptions options = Options();
     options.tls_client_ca = directory_.Write("client_ca.pem", authority.certificate());
     return options;
   }
 
-  // A client that trusts `authority` and, with a pair, shows that.
+  // A client that trusts `authority`, and shows `pair` if given.
   Client NewClient(const TestServer& server, const CertificateAuthority& authority,
                    const PemPair& pair = {}) const {
     return Client(MakeRemoteConnection(server.target(), Trusting(authority, pair)));
@@ -65,8 +65,8 @@ class TlsTest : public testing::Test {
     return options;
   }
 
-  // What a plan with these options is refused with: never until its time is over, and not by the
-  // fallback in its stead. The server listens on one of the two addresses of localhost.
+  // The error of a plan with these options. It must not come from the deadline or from the
+  // fallback. The server listens on one of the two addresses of localhost.
   static std::string Mistake(const TestServer& server, const RemoteOptions& options) {
     const std::string port = server.target().substr(server.target().rfind(':'));
     std::string message;
@@ -82,7 +82,7 @@ class TlsTest : public testing::Test {
     return message;
   }
 
-  // What starting a server with these options says.
+  // The error of starting a server with these options.
   static std::string StartError(const ServerOptions& options) {
     const absl::Status status = Server::Start(options).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
@@ -201,7 +201,7 @@ TEST_F(TlsTest, FilesThatCantBeUsedAreRefusedAtTheStartByFlagAndFile) {
 TEST_F(TlsTest, ANewCertificateIsShownWithoutARestartWhileCallsGoOn) {
   WriteServer(authority_.Issue("server"));
   TestServer server(Options());
-  // Connections that exist live on; each client here trusts one of the two authorities only.
+  // Existing connections stay; each client here trusts only one of the two authorities.
   const Client old_client = NewClient(server, authority_);
   ASSERT_TRUE(old_client.PlanBatch(ValidRequest()).ok());
   std::atomic<bool> stop = false;
@@ -210,7 +210,7 @@ TEST_F(TlsTest, ANewCertificateIsShownWithoutARestartWhileCallsGoOn) {
     while (!stop) failed += old_client.PlanBatch(ValidRequest()).ok() ? 0 : 1;
   });
   WriteServer(stranger_.Issue("renewed"));
-  // gRPC looks every second; how long it takes on a busy machine is not asserted.
+  // gRPC looks every second; how long that lasts on a busy machine is not asserted.
   const absl::Time give_up = absl::Now() + absl::Minutes(1);
   bool renewed = false;
   while (!renewed && absl::Now() < give_up) {

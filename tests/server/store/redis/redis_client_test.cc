@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 
 using std::chrono::milliseconds;
 
-// Patient with a busy machine, and without a pause after a failure.
+// Patient on a busy machine, and without a pause after a failure.
 const RedisClientOptions kPatient = {.connect_timeout = absl::Seconds(20),
                                      .command_timeout = absl::Seconds(20),
                                      .retry_delay = absl::ZeroDuration()};
@@ -43,7 +43,7 @@ size_t OpenDescriptors() {
                                            std::filesystem::directory_iterator()));
 }
 
-// In INFO's section, as KEY:VALUE.
+// The value of KEY:VALUE in a section of INFO.
 std::string Info(const RedisServer& redis, const std::string& section, const std::string& key) {
   const std::string info = redis.Command({"INFO", section});
   const size_t begin = info.find(key + ":");
@@ -89,7 +89,7 @@ TEST(RedisClientTest, ErrorRepliesComeAsStatusesAndKeepTheConnection) {
     const RedisScript broken("return redis.call('HGET', KEYS[1], 'field')");
     EXPECT_EQ(client.Run(broken, {"key"}, {}).status().code(), absl::StatusCode::kInternal);
   }
-  // The client's, and that of this command.
+  // The client's connection, and that of this command.
   EXPECT_EQ(Info(redis, "clients", "connected_clients"), "2");
 }
 
@@ -128,7 +128,7 @@ TEST(RedisClientTest, ACommandThatTimesOutIsNotSentTwiceAndItsLateReplyIsNobodys
   EXPECT_EQ(RedisBytes(**client.Call({"third"})), "third");
 }
 
-// 32 MiB have four seconds more than a small command.
+// A command of 32 MiB has four seconds more than a small one.
 TEST(RedisClientTest, ALargeCommandHasTheTimeThatItsBytesTake) {
   ScriptedRedis redis({[](RedisPeer& peer) {
     peer.ReadUntil("SET");
@@ -193,7 +193,7 @@ TEST(RedisClientTest, AFailureIsRememberedForAWhileAndChangesAreTold) {
   const absl::Status first = client.Call({"PING"}).status();
   EXPECT_EQ(first.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(first.message()), HasSubstr("Connection refused"));
-  // Nobody asks whether it is there again before the hour is over.
+  // Nobody tries again before the hour is over.
   redis.Start();
   EXPECT_EQ(client.Call({"PING"}).status(), first);
   EXPECT_THAT(changes, ElementsAre(absl::StatusCode::kUnavailable));
@@ -238,7 +238,7 @@ TEST(RedisClientTest, NoDescriptorIsLostOverAThousandCallsAndRestarts) {
       EXPECT_FALSE(client.Call({"PING"}).ok());
       EXPECT_EQ(OpenDescriptors(), before);
       redis.Start();
-      // The one that tries; others would fail at once meanwhile.
+      // Only one call tries; the others would fail at once.
       EXPECT_TRUE(client.Call({"PING"}).ok());
     }
   }
@@ -261,7 +261,7 @@ TEST(RedisBreakerTest, FailsCallsAtOnceForAWhileAndThenLetsOneTry) {
   EXPECT_TRUE(breaker.Failed(kStart, kRefused));
   EXPECT_EQ(breaker.Admit(kStart + milliseconds(199)), kRefused);
   EXPECT_TRUE(breaker.Admit(kStart + milliseconds(200)).ok());
-  // Whatever time it takes, nobody else tries meanwhile.
+  // However long that lasts, no other call tries meanwhile.
   EXPECT_EQ(breaker.Admit(kStart + milliseconds(5000)), kRefused);
   EXPECT_FALSE(breaker.Failed(kStart + milliseconds(5000), kRefused));
   EXPECT_EQ(breaker.Admit(kStart + milliseconds(5199)), kRefused);

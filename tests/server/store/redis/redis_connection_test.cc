@@ -56,7 +56,8 @@ TEST(RedisConnectionTest, AReplyMayComeInPiecesAndTwoAtOnce) {
 }
 
 TEST(RedisConnectionTest, ADeadlineHoldsForTheWholeReplyThoughItTrickles) {
-  // Without a silence, and with one, by which the deadline moves on by what the bytes take.
+  // Without `silence`, and with it; then the deadline is extended by the transfer time of the
+  // bytes.
   for (const Instant::duration silence : {Instant::duration::zero(), Instant::duration(kLong)}) {
     std::atomic<bool> done = false;
     ScriptedRedis redis({[&done](RedisPeer& peer) {
@@ -102,7 +103,7 @@ TEST(RedisConnectionTest, ALostConnectionIsUnavailable) {
   }});
   const std::unique_ptr<RedisConnection> connection = Connect(redis);
   EXPECT_EQ(connection->Call({"PING"}, In(kLong)).status().code(), absl::StatusCode::kUnavailable);
-  // And raises no SIGPIPE.
+  // Nor does it raise SIGPIPE.
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(connection->Call({"PING"}, In(kLong)).status().code(),
               absl::StatusCode::kUnavailable);
@@ -209,7 +210,7 @@ TEST(RedisErrorTest, NoMemoryIsResourceExhausted) {
   EXPECT_EQ(CodeOf("OOM command not allowed when used memory > 'maxmemory'. script: 3d5, on "
                    "@user_script:8."),
             absl::StatusCode::kResourceExhausted);
-  // As Redis 6 says it.
+  // The form of Redis 6.
   EXPECT_EQ(CodeOf("ERR Error running script (call to f_3d5): @user_script:8: @user_script: 8: "
                    "-OOM command not allowed when used memory > 'maxmemory'. "),
             absl::StatusCode::kResourceExhausted);

@@ -1,4 +1,4 @@
-// The contracts of the stores, of two replicas over one redis-server.
+// The contracts of the stores, for two replicas over one redis-server.
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@
 namespace batchplan::testing {
 namespace {
 
-// One for the whole program; emptied for each who begins.
+// One server for the whole program, emptied for each test.
 RedisServer& EmptyRedis() {
   static RedisServer redis;
   redis.Command({"FLUSHALL"});
@@ -28,7 +28,7 @@ RedisServer& EmptyRedis() {
 
 RedisStores Open(const RedisServer& redis, const StepStoreOptions& lifetimes,
                  const ManualClock& clock = ManualClock()) {
-  // Long, so that a busy machine fails no test.
+  // Long, so that no test fails on a busy machine.
   const RedisClientOptions patient = {.connect_timeout = absl::Seconds(20),
                                       .command_timeout = absl::Seconds(20)};
   absl::StatusOr<RedisStores> stores = OpenRedisStores(
@@ -37,8 +37,8 @@ RedisStores Open(const RedisServer& redis, const StepStoreOptions& lifetimes,
   return *std::move(stores);
 }
 
-// A store that can also wait until its listener has heard what another published last: messages of
-// a channel keep their order.
+// A store that can also wait until its listener has heard the other's last message. Messages of a
+// channel keep their order.
 class TappedStore : public ForwardingStepStore {
  public:
   explicit TappedStore(std::unique_ptr<StepStore> store)
@@ -59,7 +59,7 @@ class TappedStore : public ForwardingStepStore {
     });
   }
 
-  // As published with `mark`.
+  // Returns once the message with `mark` is heard.
   void Await(uint64_t mark) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this, mark] { return heard_ >= mark; });
@@ -83,7 +83,7 @@ class RedisStepStores : public StepStores {
 
   StepStore& store(int replica) override { return replica == 0 ? first_ : second_; }
 
-  // Redis' clock can't be moved, but what is left to each key can.
+  // Redis' clock can't be moved, but the remaining time of each key can.
   void Advance(absl::Duration by) override {
     clock_.Advance(by);
     EXPECT_EQ(redis_.Command({"EVAL",

@@ -1,4 +1,4 @@
-// Fits over a redis-server that forgets or spoils them.
+// Fits over a redis-server that forgets or damages them.
 
 #include "server/store/redis/redis_fit_store.h"
 
@@ -16,7 +16,7 @@ namespace batchplan::testing {
 namespace {
 
 RedisStores Open(const RedisServer& redis) {
-  // Patient with a busy machine, and without a pause after a failure.
+  // Patient on a busy machine, and without a pause after a failure.
   return OpenRedisStores(redis.url(), {.client = {.connect_timeout = absl::Seconds(20),
                                                   .command_timeout = absl::Seconds(20),
                                                   .retry_delay = absl::ZeroDuration()}})
@@ -48,7 +48,7 @@ TEST_F(ForgottenFitsTest, AfterARestartTheyArePutBackThoughNobodyAsksForThem) {
   Replace(replicas_[0], "one");
   redis_.Kill();
   redis_.Start();
-  // ctest ends a test that waits for ever.
+  // ctest ends a test that waits forever.
   while (redis_.Command({"EXISTS", "batchplan:v1:fit:job"}) != "1") {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }

@@ -15,7 +15,7 @@ namespace batchplan::testing {
 namespace {
 
 RedisStores Open(const RedisServer& redis) {
-  // Patient with a busy machine, and without a pause after a failure.
+  // Patient on a busy machine, and without a pause after a failure.
   return OpenRedisStores(redis.url(), {.client = {.connect_timeout = absl::Seconds(20),
                                                   .command_timeout = absl::Seconds(20),
                                                   .retry_delay = absl::ZeroDuration()}})
@@ -24,17 +24,17 @@ RedisStores Open(const RedisServer& redis) {
 
 const StepPart kPart = {.worker = 0, .world_size = 1, .terms = "terms", .content = "content"};
 
-// An old run, a new one, and a Redis that forgets both of them before each of these calls.
+// An old run, a new one, and a Redis that forgets both before each of these calls.
 class ForgottenRunsTest : public ::testing::Test {
  protected:
   ForgottenRunsTest() {
-    // Both replicas know of both runs once each has been asked for them.
+    // Each replica knows both runs once it was asked for them.
     for (const char* run : {"old", "new"}) {
       for (RedisStores& replica : replicas_) EXPECT_EQ(Join(replica, run), "");
     }
   }
 
-  // The run that superseded this one; empty if none has.
+  // The run that superseded this one; empty if there is none.
   std::string Join(RedisStores& replica, const std::string& run) {
     const StepKey key = {.job_id = "job", .step = 7, .run_id = run};
     const PartReceipt receipt = replica.steps->PutPart(key, kPart).value();
@@ -53,7 +53,7 @@ class ForgottenRunsTest : public ::testing::Test {
     }
   }
 
-  // Until every replica has told Redis what it knows: a test that waits for ever is ended by ctest.
+  // Waits until every replica has told Redis what it knows; ctest ends a test that waits forever.
   void AwaitOrder() {
     while (redis_.Command({"ZRANGE", "batchplan:v1:run_order:job", "0", "-1"}) != "old\nnew\n") {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -70,7 +70,7 @@ TEST_F(ForgottenRunsTest, AnOldRunNeverSupersedesANewOneAtAReplicaThatSawBoth) {
     EXPECT_EQ(Join(replicas_[0], "new"), "");
     EXPECT_EQ(Join(replicas_[1], "old"), "new");
     EXPECT_EQ(Join(replicas_[0], "new"), "");
-    // Also where the old one comes first.
+    // Even if the old run comes first.
     Forget(restart);
     EXPECT_EQ(Join(replicas_[1], "old"), "new");
     EXPECT_EQ(Join(replicas_[0], "new"), "");
@@ -79,7 +79,7 @@ TEST_F(ForgottenRunsTest, AnOldRunNeverSupersedesANewOneAtAReplicaThatSawBoth) {
 }
 
 TEST_F(ForgottenRunsTest, AnOldRunThatWasTakenForTheNewOneIsSupersededAgain) {
-  // All that a replica says that has seen neither of them.
+  // All that a replica says that has seen neither run.
   Forget(/*restart=*/false);
   redis_.Command({"ZADD", "batchplan:v1:run_order:job", "9000000000000001", "old"});
   EXPECT_EQ(Join(replicas_[0], "new"), "");
@@ -90,7 +90,7 @@ TEST_F(ForgottenRunsTest, OneReplicaThatSawBothTellsTheOthersThoughNobodyAsksIt)
   for (const bool restart : {false, true}) {
     RedisStores stranger = Open(redis_);
     Forget(restart);
-    // Somebody who is no replica wakes them where the connection tells them nothing.
+    // Without a restart, replicas do not notice, so the test announces a change.
     if (!restart) redis_.Command({"PUBLISH", "batchplan:v1:steps", "job!"});
     AwaitOrder();
     EXPECT_EQ(Join(stranger, "old"), "new");

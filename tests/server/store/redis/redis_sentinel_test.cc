@@ -1,4 +1,4 @@
-// A Redis that is found by its Sentinels.
+// A Redis that is found through its Sentinels.
 
 #include "server/store/redis/redis_sentinel.h"
 
@@ -30,7 +30,7 @@ using std::chrono::seconds;
 
 Instant In(Instant::duration duration) { return std::chrono::steady_clock::now() + duration; }
 
-// What a Sentinel answers, once.
+// A Sentinel's script that answers once.
 std::function<void(RedisPeer&)> Answer(const std::string& reply) {
   return [reply](RedisPeer& peer) {
     peer.ReadUntil("get-master-addr-by-name\r\n$2\r\nmy\r\n");
@@ -118,7 +118,7 @@ TEST(RedisSentinelTest, OneThatAsksForAPasswordGetsThatOfTheRedis) {
   EXPECT_EQ(Find(address), absl::OkStatus());
 }
 
-// Two Redis and two Sentinels; the first Redis dies. With `tls`, all of them speak nothing else.
+// Two Redis and two Sentinels; the first Redis dies. With `tls`, all of them speak only TLS.
 void ExpectFailOver(const std::vector<std::string>& tls, const RedisTlsFiles& files) {
   const auto with_tls = [&tls](std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), tls.begin(), tls.end());
@@ -138,7 +138,7 @@ void ExpectFailOver(const std::vector<std::string>& tls, const RedisTlsFiles& fi
   const RedisServer sentinels[] = {
       RedisServer(with_tls({settings.Write("one.conf", watch), "--sentinel"})),
       RedisServer(with_tls({settings.Write("two.conf", watch), "--sentinel"}))};
-  // They agree on nothing before they know each other and the replica.
+  // They can't agree before they know each other and the replica.
   for (const RedisServer& sentinel : sentinels) {
     while (
         sentinel.Command({"SENTINEL", "MASTERS"}).find("num-slaves\n1\nnum-other-sentinels\n1") ==
@@ -161,7 +161,7 @@ void ExpectFailOver(const std::vector<std::string>& tls, const RedisTlsFiles& fi
                             {.worker = 0, .world_size = 1, .terms = "t", .content = "c"})
                   .ok());
   master.Kill();
-  // As a worker does that retries.
+  // Like a worker that retries.
   const auto put = [&stores](uint64_t step) {
     return stores.steps
         ->PutPart({.job_id = "job", .step = step},

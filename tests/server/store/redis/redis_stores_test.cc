@@ -1,4 +1,4 @@
-// The stores over a redis-server to which something happens.
+// The stores over a redis-server that fails in various ways.
 
 #include "server/store/redis/redis_stores.h"
 
@@ -25,7 +25,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Patient with a busy machine, and without a pause after a failure.
+// Patient on a busy machine, and without a pause after a failure.
 const RedisStoresOptions kPatient = {.client = {.connect_timeout = absl::Seconds(20),
                                                 .command_timeout = absl::Seconds(20),
                                                 .retry_delay = absl::ZeroDuration()}};
@@ -41,7 +41,7 @@ RedisStores Open(const std::string& url, const RedisStoresOptions& options = kPa
   return OpenRedisStores(url, options).value();
 }
 
-// Gives the step, as it stands, its outcome: the one that stands then.
+// Writes an outcome for the step's current incarnation; returns the outcome that stands.
 absl::StatusOr<std::string> PutOutcome(StepStore& store, const StepKey& key,
                                        const std::string& outcome) {
   const absl::StatusOr<StepProgress> progress = store.Progress(key, "");
@@ -52,7 +52,7 @@ absl::StatusOr<std::string> PutOutcome(StepStore& store, const StepKey& key,
   return stands->bytes;
 }
 
-// All calls that a store has, in the order of a step of one worker; the first error.
+// Makes all calls of a store, in the order of a step with one worker; returns the first error.
 absl::Status UseAll(RedisStores& stores, const StepKey& key) {
   absl::Status status = stores.steps->PutPart(key, Part(0, 1)).status();
   status.Update(stores.steps->Progress(key, "").status());
@@ -70,7 +70,7 @@ absl::Status UseAll(RedisStores& stores, const StepKey& key) {
   return status;
 }
 
-// That each of them fails so.
+// Expects that every call fails with `code`.
 void ExpectAllFail(RedisStores& stores, absl::StatusCode code) {
   EXPECT_EQ(stores.steps->PutPart(kKey, Part(0, 1)).status().code(), code);
   EXPECT_EQ(stores.steps->Progress(kKey, "").status().code(), code);
@@ -138,7 +138,7 @@ TEST(RedisStoresTest, WhatARestartForgetsBeginsAnewButForFits) {
     EXPECT_TRUE(stores.steps->PutPart(kKey, Part(0, 2))->complete);
     EXPECT_EQ(PutOutcome(*stores.steps, kKey, "outcome").value(), "outcome");
 
-    // But for a fit, which whoever knows it puts back, as another version.
+    // A fit comes back, from whoever remembers it, with another version.
     EXPECT_EQ(stores.fits->Get("job")->state, "state");
     EXPECT_GT(stores.fits->Get("job")->version, version);
     EXPECT_FALSE(stores.fits->Replace("job", version, "of old", "owner").value());
@@ -171,7 +171,7 @@ TEST(RedisStoresTest, ARedisThatHangsCostsOneCallTheTimeOutAndTheNextOnesNothing
   const Instant start = std::chrono::steady_clock::now();
   EXPECT_EQ(stores.steps->Progress(kKey, "").status().code(), absl::StatusCode::kUnavailable);
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(200));
-  // A hundred times the time-out would be 20 seconds.
+  // A hundred time-outs would be 20 seconds.
   for (int i = 0; i < 100; ++i) {
     EXPECT_EQ(stores.steps->Progress(kKey, "").status().code(), absl::StatusCode::kUnavailable);
   }
@@ -192,7 +192,7 @@ TEST(RedisStoresTest, AfterAHangEverythingGoesOn) {
               absl::StatusCode::kUnavailable);
     redis.Thaw();
     absl::StatusOr<PartReceipt> receipt;
-    // On a busy machine 200 ms may not be enough at first.
+    // On a busy machine 200 ms may be too short at first.
     for (int i = 0; i < 100 && !receipt.ok(); ++i) {
       receipt = stores.steps->PutPart(key, Part(0, 2));
     }
@@ -221,7 +221,7 @@ TEST(RedisStoresTest, NoRoomIsResourceExhaustedAndLeavesNothingHalfDone) {
   const uint64_t version = stores.fits->Get("job")->version;
   EXPECT_EQ(stores.fits->Replace("job", version, "more", "owner").status().code(),
             absl::StatusCode::kResourceExhausted);
-  // Who asks for what is there gets it.
+  // Asking for an existing step works.
   EXPECT_THAT(stores.steps->Progress(kKey, "")->arrived, ::testing::ElementsAre(0));
   EXPECT_FALSE(stores.steps->PutPart(kKey, Part(0, 2, "a"))->complete);
   EXPECT_EQ(stores.steps->Parts(complete)->contents.size(), 1);
@@ -272,7 +272,7 @@ TEST(RedisStoresTest, TheRightsThatTheHeaderNamesAreEnough) {
   EXPECT_EQ(UseAll(stores, kKey), absl::OkStatus());
   EXPECT_EQ(UseAll(stores, {.job_id = "job", .step = 8, .run_id = "1"}), absl::OkStatus());
   EXPECT_EQ(UseAll(stores, {.job_id = "job", .step = 8, .run_id = "2"}), absl::OkStatus());
-  // One that gives way.
+  // A step that gives way.
   EXPECT_EQ(stores.steps->PutPart(kKey, Part(0, 2, "other"))->complete, false);
   EXPECT_TRUE(stores.steps->PutPart({.job_id = "job", .step = 7, .run_id = "1"}, Part(0, 1)).ok());
   EXPECT_EQ(stores.steps->PutPart({.job_id = "job", .step = 9}, Part(0, 2))->complete, false);
@@ -336,14 +336,14 @@ TEST(RedisStoresTest, EveryKeyIsForgottenSomeDay) {
   EXPECT_EQ(redis.Command({"DBSIZE"}), "3");
 }
 
-// Replicas that do what they like at the same time, and what must hold whatever the order.
+// Replicas that act at random and concurrently, and what must hold in any order.
 TEST(RedisStoresTest, RacingReplicasSeeOneTermsOneOutcomeAndEveryPart) {
   RedisServer redis;
   RedisStores replicas[] = {Open(redis.url()), Open(redis.url())};
   constexpr uint32_t kWorld = 6;
   for (uint64_t step = 0; step < Cases(50); ++step) {
     const StepKey key = {.job_id = "race", .step = step};
-    // Two threads a worker, one of which may bring other terms or other content.
+    // Two threads for each worker; one of them may bring other terms or content.
     struct Seen {
       PartReceipt receipt;
       std::string outcome;
@@ -397,7 +397,7 @@ TEST(RedisStoresTest, RacingReplicasOverARedisThatIsKilledNeverSplitAStep) {
   RedisStores replicas[] = {Open(redis.url()), Open(redis.url())};
   constexpr uint32_t kWorld = 4;
   constexpr uint64_t kSteps = 40;
-  // By step, then worker.
+  // Indexed by step, then worker.
   std::vector<std::vector<std::string>> outcomes(kSteps, std::vector<std::string>(kWorld));
   std::atomic<uint32_t> done = 0;
   std::vector<std::jthread> workers;
@@ -406,7 +406,7 @@ TEST(RedisStoresTest, RacingReplicasOverARedisThatIsKilledNeverSplitAStep) {
       for (uint64_t step = 0; step < kSteps; ++step) {
         StepStore& mine = *replicas[(step + worker) % 2].steps;
         const StepKey key = {.job_id = "job", .step = step};
-        // As a worker does that retries until its step has an outcome.
+        // Like a worker that retries until its step has an outcome.
         while (outcomes[step][worker].empty()) {
           const auto receipt = mine.PutPart(key, Part(worker, kWorld, std::to_string(worker)));
           if (!receipt.ok() || !receipt->complete) continue;
@@ -422,7 +422,7 @@ TEST(RedisStoresTest, RacingReplicasOverARedisThatIsKilledNeverSplitAStep) {
   for (int kills = 0; kills < 5 && done < kWorld; ++kills) {
     redis.Kill();
     redis.Start();
-    // Some steps get done in between, whatever the machine's speed.
+    // Some steps complete in between, however fast the machine is.
     const std::string before = redis.Command({"DBSIZE"});
     while (done < kWorld && redis.Command({"DBSIZE"}) == before) std::this_thread::yield();
   }
@@ -453,13 +453,13 @@ TEST(RedisStoresTest, AListenerThatIsTakenAwayUnderLoadIsNotCalledAgain) {
     const uint64_t before = heard;
     store.SetListener([&heard, &store, alive = alive.get()](const StepKey& key, StepEvent) {
       EXPECT_TRUE(*alive);
-      // With no lock held, so that the store can be asked.
+      // Called without a lock, so that it may use the store.
       EXPECT_TRUE(store.Progress(key, "").ok());
       ++heard;
     });
     while (heard == before) std::this_thread::yield();
     store.SetListener(nullptr);
-    // Freed here: a listener that still ran would be seen by the sanitizers.
+    // Freed here, so that the sanitizers would see a listener that still runs.
     *alive = false;
   }
   stop = true;
@@ -483,8 +483,9 @@ TEST(RedisStoresTest, AReplaceWhoseConnectionIsLostCountsOnce) {
     const absl::StatusOr<bool> replaced =
         stores.fits->Replace("job", before.version, before.state + "x", "owner");
     const StoredFit after = get();
-    // Alone with the store: whoever hears an answer hears that it was replaced, and it was, once.
-    // That the connection is lost twice in a call is told; then it may have been replaced or not.
+    // Nobody else uses the store: whoever gets an answer hears that the state was replaced, exactly
+    // once. If the connection was lost twice in a call, that is an error, and the state may be
+    // replaced or not.
     if (replaced.ok()) {
       EXPECT_TRUE(*replaced);
       EXPECT_EQ(after.state, before.state + "x");

@@ -45,7 +45,7 @@ class Heard {
   std::vector<std::string> messages_;
 };
 
-// Publishes until somebody is there who hears it: nothing else tells when a subscriber is back.
+// Publishes until a subscriber hears it: there is no other sign that it is back.
 void PublishUntilHeard(const RedisServer& redis, const std::string& message) {
   const Instant deadline = InAMinute();
   while (redis.Command({"PUBLISH", "news", message}) == "0" &&
@@ -144,7 +144,7 @@ TEST(RedisSubscriberTest, MemoryThatRunsOutCostsTheConnectionAndNoMore) {
   ASSERT_TRUE(subscriber.WaitUntilSubscribed(InAMinute()));
   redis.Command({"PUBLISH", "news", "large"});
   ASSERT_TRUE(heard.Await("large"));
-  // Into the connection that is lost, perhaps: until one is heard.
+  // The first messages may go into the lost connection, so it publishes until one is heard.
   const Instant deadline = InAMinute();
   while (heard.messages().back() != "small" && std::chrono::steady_clock::now() < deadline) {
     redis.Command({"PUBLISH", "news", "small"});

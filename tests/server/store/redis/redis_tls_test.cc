@@ -24,14 +24,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Patient with a busy machine, and without a pause after a failure.
+// Patient on a busy machine, and without a pause after a failure.
 const RedisClientOptions kPatient = {.connect_timeout = absl::Seconds(20),
                                      .command_timeout = absl::Seconds(20),
                                      .retry_delay = absl::ZeroDuration()};
 
 class RedisTlsTest : public ::testing::Test {
  protected:
-  // Files of a certificate and its key, as redis-server's arguments; and ours of the clients.
+  // Arguments of redis-server for a certificate, its key, and the authority of our clients.
   std::vector<std::string> Serving(const PemPair& pair, const std::string& ask = "no") {
     return {"--tls-cert-file",    files_.Write("server.pem", pair.certificate),
             "--tls-key-file",     files_.Write("server.key", pair.key),
@@ -95,7 +95,7 @@ TEST_F(RedisTlsTest, ManyRecordsComeBackAsTheyWere) {
 TEST_F(RedisTlsTest, ACertificateOfAnotherAuthorityIsNotTrusted) {
   const RedisServer redis(Serving(stranger_.Issue("redis")));
   ExpectRefused(At(redis), "its certificate is not trusted: unable to get local issuer");
-  // Nor one that the system does not know.
+  // An authority that the system does not know is refused too.
   ExpectRefused(At(redis, {}), "its certificate is not trusted: unable to get local issuer");
 }
 
@@ -157,7 +157,7 @@ TEST_F(RedisTlsTest, RenewedFilesHoldFromTheNextConnection) {
 }
 
 TEST_F(RedisTlsTest, TheOtherEndMustSpeakTls) {
-  // With how a Redis without TLS answers a first line that it does not understand.
+  // How a Redis without TLS answers a line that it does not understand.
   ScriptedRedis plain({[](RedisPeer& peer) {
                          peer.Write("-ERR unknown command\r\n");
                          peer.AwaitClose();

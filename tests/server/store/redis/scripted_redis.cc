@@ -50,7 +50,8 @@ ScriptedRedis::ScriptedRedis(std::vector<std::function<void(RedisPeer&)>> script
       const int descriptor = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
       if (descriptor < 0) return;
       ++connections_;
-      // Before the last script's first byte, so that who has read it finds nobody here any more.
+      // Stops listening before the last script's first byte, so that nobody can connect after
+      // reading it.
       if (i + 1 == scripts.size()) shutdown(listener_, SHUT_RDWR);
       RedisPeer peer(descriptor);
       scripts[i](peer);

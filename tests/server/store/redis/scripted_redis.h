@@ -1,12 +1,12 @@
-// What stands where a Redis should and says what a test tells it to, byte by byte.
+// Stands in for a Redis and says what a test tells it to, byte by byte.
 //
 //   ScriptedRedis redis({[](RedisPeer& peer) {
 //     peer.ReadUntil("PING");
 //     peer.Write("+PO");
 //   }});
 //
-// One script a connection, in the order they come; then connections are refused. A connection is
-// closed when its script ends.
+// Each connection gets the next script, and is closed at its end. After the last script,
+// connections are refused.
 
 #ifndef BATCHPLAN_TESTS_SERVER_STORE_REDIS_SCRIPTED_REDIS_H_
 #define BATCHPLAN_TESTS_SERVER_STORE_REDIS_SCRIPTED_REDIS_H_
@@ -23,11 +23,11 @@ class RedisPeer {
  public:
   explicit RedisPeer(int descriptor) : descriptor_(descriptor) {}
 
-  // Reads on until what came contains `text`; false if the connection ends first.
+  // Reads until the received bytes contain `text`; false if the connection ends before.
   bool ReadUntil(const std::string& text);
   // False if the connection has ended.
   bool Write(const std::string& text);
-  // Drops what comes, until the other end closes.
+  // Discards what comes until the other end closes.
   void AwaitClose();
 
  private:
@@ -37,14 +37,14 @@ class RedisPeer {
 class ScriptedRedis {
  public:
   explicit ScriptedRedis(std::vector<std::function<void(RedisPeer&)>> scripts);
-  // Waits for the scripts that have begun.
+  // Waits for scripts that have begun.
   ~ScriptedRedis();
 
   ScriptedRedis(const ScriptedRedis&) = delete;
   ScriptedRedis& operator=(const ScriptedRedis&) = delete;
 
   int port() const { return port_; }
-  // How many connections have been made.
+  // How many connections were made.
   int connections() const { return connections_; }
 
  private:

@@ -1,4 +1,4 @@
-"""Micro-batches of all ranks in one plan, where each rank has its sequences already."""
+"""One plan for the micro-batches of all ranks, when every rank has its sequences already."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def own_part(
     options: batchplan.PlanOptions,
     loads: Sequence[str] = (),
 ) -> list[list[int]]:
-    """One rank's micro-batches of the plan that every rank makes of the same lengths. It takes as long as
-    a plan of all their sequences.
+    """One rank's micro-batches of a plan that every rank makes from the same lengths. Planning lasts as long as
+    for all sequences of all ranks.
 
     Args:
         own: tokens of each of the rank's sequences; with loads, shape [sequences, 1 + loads], then what it has of them.
@@ -59,7 +59,7 @@ def own_part(
 
 
 def _check(everyone: Sequence[Lengths], one: batchplan.Pass) -> None:
-    """Refuses what the plan would by its own numbers of sequences, by those that ranks know."""
+    """Refuses what the plan would refuse, but names sequences by the numbers that ranks know."""
     budget, multiple = whole("max_tokens_per_microbatch", one.max_tokens), one.length_multiple or 1
     for rank, lengths in enumerate(everyone):
         if len(lengths) == 0:

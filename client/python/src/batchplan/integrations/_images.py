@@ -1,4 +1,4 @@
-"""What images bring to a micro-batch beside tokens, as integrations tell the planner."""
+"""What images add to a micro-batch besides tokens, as integrations tell the planner."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _GRIDS = {"pixel_values": "image_grid_thw", "pixel_values_videos": "video_grid_t
 
 @dataclasses.dataclass(frozen=True)
 class Images:
-    """What patches of images cost, and how many a micro-batch has at most.
+    """The cost of patches of images, and the most patches of a micro-batch.
 
     Attributes:
-        patch_cost: what the encoder takes for a patch, as a part of what the model takes for a token.
+        patch_cost: the encoder's time for a patch, relative to the model's time for a token.
         max_patches: of a micro-batch; a sample that has more alone is alone in its micro-batch. None: any number.
 
     Raises:

@@ -30,7 +30,7 @@ class LogProbs:
         original: its own method, which is called with rows of fewer tokens.
         is_padded: rows are padded to the longest of a micro-batch; else they are one packed row.
         seq_idx: whether the model keeps packed sequences apart by it.
-        multiple: rows have a multiple of so many tokens.
+        multiple: the number of tokens in a row is a multiple of this.
         without_gradients: budget and layout where a whole generation batch is asked for.
         options: of such a plan.
     """
@@ -106,7 +106,7 @@ class LogProbs:
     def _of_one(
         self, model: Any, input_ids: torch.Tensor, mask: torch.Tensor, width: int, ask: list[Any]
     ) -> Answer:
-        """Of one micro-batch."""
+        """The results for one micro-batch."""
         others, named = ask
         scored = mask.clone()
         scored[:, : mask.shape[1] - width] = False

@@ -29,7 +29,7 @@ class Rows:
         prompts, completions: tokens of each row, [n].
         of_prompts, of_completions: by name one entry a token, row behind row.
         of_rows: by name one entry a row, [n, ...].
-        common: what is no row's own, such as num_items_in_batch.
+        common: what all rows share, such as num_items_in_batch.
     """
 
     prompts: Whole
@@ -184,7 +184,7 @@ def _tokens(lengths: Whole, order: Whole) -> Whole:
 
 
 def _sums(lengths: Whole, counts: Whole) -> Whole:
-    """Of runs of so many."""
+    """The sums of runs of `counts` lengths."""
     ends = numpy.cumsum(counts)
     totals = numpy.concatenate([[0], numpy.cumsum(lengths)])
     sums: Whole = totals[ends] - totals[ends - counts]

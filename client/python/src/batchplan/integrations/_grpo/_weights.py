@@ -1,4 +1,4 @@
-"""What a sequence weighs in the losses of TRL's trainers, whichever micro-batch it is in.
+"""The weight of a sequence in the losses of TRL's trainers, whichever micro-batch it is in.
 
 TRL's micro-batches have equal numbers of sequences, and most of its losses are means over them; those that are sums
 are divided by the tokens of the whole generation batch. Planned micro-batches differ in numbers.
@@ -26,7 +26,7 @@ LOSS_TYPES = tuple(_MEANS)
 
 
 def loss_type(trainer: Any) -> str | None:
-    """Of a GRPOTrainer; None: the loss is a mean over sequences, whatever the trainer is told."""
+    """The loss type of a GRPOTrainer; None: the loss is a mean over sequences, whatever the options say."""
     owner = next(kind for kind in type(trainer).__mro__ if "_compute_loss" in vars(kind))
     return str(trainer.loss_type) if owner.__name__ == "GRPOTrainer" else None
 
@@ -45,10 +45,10 @@ def with_weights(trainer: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def scale_of(trainer: Any, batch: Mapping[str, Any], each: int) -> float:
-    """What the loss of a planned micro-batch is multiplied by.
+    """The factor for the loss of a planned micro-batch.
 
     Args:
-        each: sequences of one of TRL's micro-batches.
+        each: sequences in a micro-batch of TRL.
     """
     kind = loss_type(trainer)
     mean = "sequences" if kind is None else _MEANS[kind]
@@ -59,6 +59,6 @@ def scale_of(trainer: Any, batch: Mapping[str, Any], each: int) -> float:
 
 
 def has_token_ratios(trainer: Any) -> bool:
-    """Whether importance ratios are each token's; else each sequence's."""
+    """Whether each token has an importance ratio; otherwise each sequence has one."""
     kind = loss_type(trainer)
     return kind not in (None, "vespo") and trainer.importance_sampling_level == "token"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -56,7 +56,7 @@ class AsyncClient:
     @takes_options()
     async def plan(
         self,
-        lengths: ArrayLike,
+        lengths: ArrayLike | Iterable[float],
         *,
         job_id: str = "",
         step: int = 0,
@@ -73,7 +73,7 @@ class AsyncClient:
     @takes_options()
     async def join(
         self,
-        lengths: ArrayLike,
+        lengths: ArrayLike | Iterable[float],
         *,
         job_id: str,
         step: int,

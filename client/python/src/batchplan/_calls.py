@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from numpy.typing import ArrayLike
@@ -65,7 +65,7 @@ def _named(request: Request, job_id: str, step: int) -> dict[str, Any]:
 
 
 def plan_call(
-    lengths: ArrayLike, job_id: str, step: int, **options: Unpack[PlanOptions]
+    lengths: ArrayLike | Iterable[float], job_id: str, step: int, **options: Unpack[PlanOptions]
 ) -> Call[Plan]:
     request = Request(lengths, **options)
     request_json = to_json(_named(request, job_id, step))
@@ -92,7 +92,7 @@ def _run_id(workers: int) -> str:
 
 
 def join_call(
-    lengths: ArrayLike,
+    lengths: ArrayLike | Iterable[float],
     job_id: str,
     step: int,
     worker: int,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -79,7 +79,7 @@ class Client:
     @takes_options()
     def plan(
         self,
-        lengths: ArrayLike,
+        lengths: ArrayLike | Iterable[float],
         *,
         job_id: str = "",
         step: int = 0,
@@ -102,7 +102,7 @@ class Client:
     @takes_options()
     def join(
         self,
-        lengths: ArrayLike,
+        lengths: ArrayLike | Iterable[float],
         *,
         job_id: str,
         step: int,

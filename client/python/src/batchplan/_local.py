@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
@@ -18,15 +19,16 @@ if TYPE_CHECKING:
 
 
 @takes_options()
-def plan(lengths: ArrayLike, **options: Unpack[PlanOptions]) -> Plan:
+def plan(lengths: ArrayLike | Iterable[float], **options: Unpack[PlanOptions]) -> Plan:
     """Plans a global batch in this process. Other threads of Python run meanwhile,
     Ctrl-C ends it, and so does the end of Python in daemon threads.
 
         plan = batchplan.plan(lengths, dp=16, max_tokens=16384, cp=2)
 
     Args:
-        lengths: tokens of each sequence, at least 1 each: one dimension of whole numbers. An array of
-            uint32 is read where it stands, and must not change meanwhile.
+        lengths: tokens of each sequence, at least 1 each: whole numbers in a list, an array, a tensor on the host or
+            an iterator; floats do that are whole. An array of uint32 is read where it stands, and must not change
+            meanwhile.
         options: by name; what is left out, or None, takes its default.
 
     Raises:

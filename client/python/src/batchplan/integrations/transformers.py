@@ -25,13 +25,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import types
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
+from batchplan._columns import listed
 from batchplan._option_help import takes_options
 from batchplan._options import Pass, PlanOptions, load_costs
-from batchplan._request import check_options
+from batchplan._request import check_options, columns_listed
 from batchplan.integrations._loss_weights import check_weights, weigh_losses
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ _HOOKS = ("_get_train_sampler", "get_train_dataloader")
 def plan_batches(
     trainer: Any,
     *,
-    lengths: ArrayLike | None = None,
+    lengths: ArrayLike | Iterable[float] | None = None,
     padded: bool | None = None,
     equal_counts: bool = False,
     mixture: Mixture | None = None,
@@ -119,6 +121,10 @@ def plan_batches(
         raise ValueError("prompt_lengths is given; a trainer lays every sequence whole: leave it out")
     if padded is not None and options.get("passes") is not None:
         raise ValueError(f"padded is {padded}, and passes is given, whose scan says so: leave it out")
+    if lengths is not None:
+        lengths = listed("manifest.lengths", lengths)
+    # Every train() reads them.
+    options = columns_listed(options)
     # What is wrong with them is wrong for any lengths. Packed rows need no budget.
     check_options(options if _has_budget(options) else {**options, "max_tokens": 1})
     for place, one in enumerate(load_costs(options.get("cost"))):
@@ -225,7 +231,7 @@ def _tell_unplanned(owner: Any) -> None:
 def _planned_sampler(
     trainer: Any,
     dataset: Any,
-    lengths: ArrayLike | None,
+    lengths: ArrayLike | Iterable[float] | None,
     padded: bool | None,
     equal_counts: bool,
     mixture: Mixture | None,
@@ -402,7 +408,7 @@ def _has_budget(options: PlanOptions) -> bool:
     return any(options.get(name) is not None for name in ("max_tokens", "passes"))
 
 
-def _are_packed(dataset: Any, lengths: ArrayLike | None) -> bool:
+def _are_packed(dataset: Any, lengths: Any) -> bool:
     """Whether the rows can be dealt without a budget."""
     from batchplan.integrations._packed_rows import are_packed
     from batchplan.torch._row_costs import packed_rows
@@ -413,7 +419,7 @@ def _are_packed(dataset: Any, lengths: ArrayLike | None) -> bool:
     return dataset is None or are_packed(dataset)
 
 
-def _needs_budget(lengths: ArrayLike | None) -> ValueError:
+def _needs_budget(lengths: Any) -> ValueError:
     why = "no seq_lengths, no position_ids that begin anew"
     if lengths is not None:
         why = "lengths has a number for each of them, and not a list"

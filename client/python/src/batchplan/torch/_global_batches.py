@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy
 from numpy.typing import ArrayLike
 
 from batchplan._checks import flag, members, whole
+from batchplan._columns import listed
 from batchplan._errors import InvalidRequest
 from batchplan._options import Pass, PlanOptions
 from batchplan._plan import Plan
@@ -54,7 +56,7 @@ class GlobalBatches:
 
     def __init__(
         self,
-        lengths: ArrayLike | PackedRows,
+        lengths: ArrayLike | Iterable[float] | PackedRows,
         batch_size: int | BatchSizeSchedule,
         *,
         rank: int,
@@ -70,6 +72,7 @@ class GlobalBatches:
         shuffle = self._given.pop("shuffle", None)
         if options.get("passes") is not None:
             self._given["passes"] = members("passes", options["passes"], Pass)
+        lengths = listed("manifest.lengths", lengths)
         self._rows = packed_rows(lengths)
         planned = lengths if self._rows is None else self._rows.widths
         of_rows = self._given if self._rows is None else self._rows.planned(self._given)

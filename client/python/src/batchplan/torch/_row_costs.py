@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from batchplan._checks import members, whole
 from batchplan._errors import InvalidRequest
@@ -202,7 +202,7 @@ class PackedRows:
         return {**asked, **of_sequences, "lengths": digest, **cost}
 
 
-def packed_rows(lengths: ArrayLike | PackedRows) -> PackedRows | None:
+def packed_rows(lengths: Any) -> PackedRows | None:
     """The rows, where the entries are those of rows: each the lengths of the sequences in it, in place of one
     length. None: they are not.
 
@@ -211,7 +211,7 @@ def packed_rows(lengths: ArrayLike | PackedRows) -> PackedRows | None:
     """
     if isinstance(lengths, PackedRows):
         return lengths
-    entries: Any = lengths
+    entries = lengths
     if isinstance(lengths, numpy.ndarray) and lengths.dtype == object:
         entries = list(lengths)
     elif not isinstance(lengths, Sequence) or isinstance(lengths, (str, bytes)):
@@ -270,7 +270,8 @@ def rows_of_positions(
 
 
 def _is_row(entry: Any) -> bool:
-    return hasattr(entry, "__len__") and not isinstance(entry, (str, bytes, dict))
+    # Tensors and arrays of one number have a __len__ that raises.
+    return hasattr(entry, "__len__") and not isinstance(entry, (str, bytes, dict)) and getattr(entry, "ndim", 1) > 0
 
 
 def _first(options: PlanOptions) -> Pass:

@@ -82,6 +82,7 @@ class AsyncClient:
         rank: int | None = None,
         wait: float | None = None,
         run_id: str | None = None,
+        return_request: bool = False,
         timeout: float | None = None,
         **options: Unpack[PlanOptions],
     ) -> Plan:
@@ -91,7 +92,9 @@ class AsyncClient:
             options: those of batchplan.plan; all workers agree on them.
         """
         return await self._run(
-            join_call(lengths, job_id, step, worker, world_size, rank, wait, run_id, **options),
+            join_call(
+                lengths, job_id, step, worker, world_size, rank, wait, run_id, return_request, **options
+            ),
             timeout,
         )
 

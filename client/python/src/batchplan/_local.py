@@ -12,7 +12,7 @@ from batchplan import _core
 from batchplan._option_help import takes_options
 from batchplan._options import PlanOptions
 from batchplan._plan import Plan
-from batchplan._request import Request
+from batchplan._request import Request, kept
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -50,11 +50,4 @@ def plan_request(
         seconds=seconds,
         stop=stop,
     )
-    return Plan(
-        planned,
-        request_json,
-        "in process",
-        item_sequences=request.item_sequences,
-        loads=request.load_values,
-        arrays=request.arrays,
-    )
+    return Plan(planned, request_json, "in process", arrays=kept(request.arrays))

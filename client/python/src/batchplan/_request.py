@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy
 from numpy.typing import ArrayLike, NDArray
 
+from batchplan import _core
 from batchplan._checks import did_you_mean, flag, members, positive, text, whole
 from batchplan._choices import enum
 from batchplan._columns import listed, uint32_of
@@ -25,7 +26,6 @@ from batchplan._options import (
     Selection,
     without_none,
 )
-from batchplan._plan_loads import LoadValues
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -47,8 +47,6 @@ class Request:
     kinds: uint32, or none.
     shared_prefixes: uint32; those of prompts too.
     arrays: of the manifest, as the core takes them.
-    item_sequences: the sequence of each item, by name of the load.
-    load_values: what sequences and items have of each load.
     ranks: how many, data-parallel; where context-parallel groups differ in size, those of the pool.
     fields: a PlanBatchRequest without them, as protobuf's JSON has it.
     """
@@ -84,11 +82,6 @@ class Request:
             if name in items:
                 raise InvalidRequest(f'loads and items both have "{name}"; its items add up to it')
         self.loads, self.items, self.shared_prefixes = dict(loads), items, prefixes
-        self.item_sequences = {name: lists.sequences for name, lists in items.items()}
-        self.load_values = LoadValues(
-            {**self.loads, **{name: lists.sums for name, lists in items.items()}},
-            {name: lists.values for name, lists in items.items()},
-        )
         self.arrays = (
             self.lengths,
             self.group_ids,
@@ -98,7 +91,7 @@ class Request:
             array("shared_with", options.get("shared_with")),
             self.kinds,
             [*loads, *((name, NO_VALUES) for name in items)],
-            [(name, self.item_sequences[name], lists.values) for name, lists in items.items()],
+            [(name, lists.sequences, lists.values) for name, lists in items.items()],
         )
         cost = options.get("cost")
         fitted = isinstance(cost, str) and cost == "fitted"
@@ -204,6 +197,22 @@ def _order(word: str | None, shuffle: bool | None) -> str | None:
     if order is not None and shuffle is not None and (order == "ORDER_SHUFFLED") != shuffle:
         raise InvalidRequest(f'order is "{word}", and shuffle is {shuffle}; give one of them')
     return "ORDER_SHUFFLED" if shuffle else order
+
+
+def kept(arrays: _core.Arrays) -> _core.Arrays:
+    """Copies, which stay as they are when the caller's arrays change."""
+    lengths, group_ids, ranks, ages, shared_prefixes, shared_with, kinds, loads, items = arrays
+    return (
+        lengths.copy(),
+        group_ids.copy(),
+        ranks.copy(),
+        ages.copy(),
+        shared_prefixes.copy(),
+        shared_with.copy(),
+        kinds.copy(),
+        [(name, values.copy()) for name, values in loads],
+        [(name, sequences.copy(), values.copy()) for name, sequences, values in items],
+    )
 
 
 def to_json(fields: dict[str, Any]) -> str:

@@ -182,7 +182,7 @@ class Plan:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the plan to a file, for load: all of it, with what was asked for. A file of this name is replaced, in
-        one step. Some 12 bytes a sequence and pass."""
+        one step. Some 8 bytes a sequence for a pass, and 4 more for each further array."""
         write(path, self._to_bytes())
 
     @classmethod

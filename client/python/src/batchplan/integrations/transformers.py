@@ -7,7 +7,8 @@
 
 An optimizer step takes the sequences that it would take without: per_device_train_batch_size on every
 rank, gradient_accumulation_steps times. The plan says which of them make up each micro-batch on each rank,
-within the token budget, so that ranks have alike work. Epochs, checkpoints and the learning rate's
+within the token budget, so that ranks have alike work. Where there are fewer sequences than micro-batches, the
+shortest one stands in for those that are missing, with a loss of zero. Epochs, checkpoints and the learning rate's
 schedule are the trainer's own. Each sequence comes once an epoch; of a mixture with proportions at most once, as the
 epoch ends with the first source that runs out.
 
@@ -243,7 +244,8 @@ def _planned_sampler(
     from batchplan.torch._global_batches import GlobalBatches
     from batchplan.torch._row_costs import packed_rows
 
-    _check(trainer, _counts_are_equal(trainer, equal_counts, given))
+    are_equal = _counts_are_equal(trainer, equal_counts, given)
+    _check(trainer, are_equal)
     args = trainer.args
     rows = rows_of(trainer.train_dataset) if lengths is None else packed_rows(lengths)
     planned: Any = rows or (_lengths_of(trainer, dataset) if lengths is None else lengths)
@@ -258,14 +260,13 @@ def _planned_sampler(
     if options.get("synchronization") is None:
         options["synchronization"] = _synchronization(trainer)
     global_batch = trainer.get_total_train_batch_size(args)
-    dummy: int | None = None
     if rows is None:
         if not _has_budget(given):
             raise _needs_budget(lengths)
         _lay_out(options, trainer.data_collator, padded)
     else:
         _check_rows(trainer, dataset, rows, padded)
-        options, dummy = rows.of_trainer(
+        options = rows.of_trainer(
             options, args.per_device_train_batch_size, global_batch, drop_last=args.dataloader_drop_last
         )
     if equal_counts:
@@ -288,9 +289,10 @@ def _planned_sampler(
             microbatches_per_step=args.gradient_accumulation_steps,
             mixture=mixture,
             largest_first=largest_first,
+            allow_empty_where_needed=not are_equal,
             **options,
         )
-    return PlannedSampler(batches, dummy)
+    return PlannedSampler(batches)
 
 
 def _tell_epochs(loader: Any) -> Any:

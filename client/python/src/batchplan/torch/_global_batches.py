@@ -51,6 +51,8 @@ class GlobalBatches:
     Attributes:
         ranks: data-parallel.
         microbatches_per_step: of each rank and global batch, or mini-batch; None: as few as it takes.
+        stand_in: position of the shortest sequence, or row, whose tensors can stand in for those of micro-batches
+            without sequences; None: there are no such.
         identity: what a place in an epoch depends on, by name; JSON. The capacity is in it too.
     """
 
@@ -65,9 +67,15 @@ class GlobalBatches:
         window: int = 1,
         mixture: Mixture | None = None,
         largest_first: bool = False,
+        allow_empty_where_needed: bool = False,
         **options: Unpack[PlanOptions],
     ) -> None:
-        """See BatchSampler, whose arguments and errors these are."""
+        """See BatchSampler, whose arguments and errors these are.
+
+        Args:
+            allow_empty_where_needed: have allow_empty_microbatches if epochs can't be divided without, unless a pass
+                says which kinds run at the same time, as what stands in for sequences is of one kind.
+        """
         self._given = options.copy()
         shuffle = self._given.pop("shuffle", None)
         if options.get("passes") is not None:
@@ -108,7 +116,18 @@ class GlobalBatches:
         try:
             self._own = self._divided(self._planner)
         except UndividableError as error:
-            self._refuse(error)
+            kinds = self._given["passes"][0].kinds_per_slot
+            if not allow_empty_where_needed or kinds not in (None, "any"):
+                self._refuse(error)
+            self._given["allow_empty_microbatches"] = True
+            self._planner = self._planner_of(self._capacity)
+            try:
+                self._own = self._divided(self._planner)
+            except UndividableError as still:
+                self._refuse(still)
+        self.stand_in: int | None = None
+        if self._given.get("allow_empty_microbatches"):
+            self.stand_in = int(self._dataset.lengths.argmin())
         stages = self._schedule.stages
         self.identity: dict[str, Any] = {
             "sequences": len(self._dataset.lengths),
@@ -245,10 +264,10 @@ class GlobalBatches:
                 f"batch_size is {error.batch_size}; {where} would end within group "
                 f"{self._dataset.group_ids[error.batch[-1]]}, and {self._stays()}: it must hold whole groups"
             ) from None
-        ways_out = (
-            "drop_last=True leaves out what can't be divided at an epoch's end, and "
-            "allow_empty_microbatches=True gives ranks micro-batches without sequences"
-        )
+        ways_out = "allow_empty_microbatches=True gives ranks micro-batches without sequences"
+        # Of one global batch it leaves nothing.
+        if len(self._dataset.lengths) >= self._schedule.smallest:
+            ways_out = f"drop_last=True leaves out what can't be divided at an epoch's end, and {ways_out}"
         if error.sharing:
             raise InvalidRequest(
                 f"lengths can't be divided among {self.ranks} ranks: they are {error.sharing} more than a "

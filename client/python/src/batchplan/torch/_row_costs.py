@@ -123,7 +123,7 @@ class PackedRows:
 
     def of_trainer(
         self, options: PlanOptions, of_device: int, batch_size: int, *, drop_last: bool
-    ) -> tuple[PlanOptions, int | None]:
+    ) -> PlanOptions:
         """For global batches of a trainer that steps after a fixed number of micro-batches.
 
         Args:
@@ -132,8 +132,7 @@ class PackedRows:
             batch_size: rows of a global batch, over all ranks.
 
         Returns:
-            the options; and the row that stands in, with a loss of zero, where the last global batch has fewer
-            rows than micro-batches. None: it has enough.
+            the options, with allow_empty_microbatches where the last global batch has fewer rows than micro-batches.
 
         Raises:
             InvalidRequest: the budget does not hold the widest row.
@@ -145,9 +144,9 @@ class PackedRows:
         # Each micro-batch of each global batch has a row where rows are as many.
         needed = -(-len(self) // batch_size) * (batch_size // of_device)
         if drop_last or len(self) % batch_size == 0 or (self.most(found) > 1 and len(self) >= needed):
-            return found, None
+            return found
         found["allow_empty_microbatches"] = True
-        return found, int(self.widths.argmin())
+        return found
 
     def planned(self, options: PlanOptions) -> PlanOptions:
         """The options by which the rows are planned as sequences of their widths.

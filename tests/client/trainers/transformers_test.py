@@ -226,6 +226,20 @@ def test_lengths_come_from_their_column_too(tmp_path):
     assert sorted(map(len, batches)) == [1] * 4 + [4] * 24
 
 
+def test_what_can_be_read_once_is_there_for_every_training(tmp_path):
+    lengths = [len(one) for one in SEQUENCES]
+    collator, loads = transformers.DataCollatorWithFlattening(), {"images": 4.0 * max(lengths)}
+    samplers = []
+    for read in (iter, list):
+        trainer = trainer_of(tmp_path, collator)
+        plan_batches(
+            trainer, max_tokens=2 * BUDGET, lengths=read(lengths), kinds=read([length % 2 for length in lengths]),
+            loads={"patches": read(lengths)}, items={"images": read([read([float(length)]) for length in lengths])},
+            limits=loads)
+        samplers += [list(trainer._get_train_sampler()), list(trainer._get_train_sampler())]
+    assert samplers[0] == samplers[1] == samplers[2] == samplers[3] != []
+
+
 @pytest.mark.parametrize("preset", [None, "verl", "nemo_rl_dynamic"])
 @pytest.mark.parametrize("padded", [False, True])
 def test_micro_batches_are_laid_out_as_the_collator_does(tmp_path, preset, padded):

@@ -57,17 +57,14 @@ class Plan:
         request_json: str,
         where: str,
         *,
+        # Whose part of a plan it is; None: the whole plan.
         ranks: range | None = None,
         worker_offsets: Uint32s | None = None,
+        # Of no use where there are arrays.
         item_sequences: Mapping[str, Uint32s] | None = None,
+        # Of the whole manifest, which stay as they are; None: not known.
         arrays: _core.Arrays | None = None,
     ) -> None:
-        """
-        Args:
-            ranks: of whose part it is; None: of all.
-            item_sequences: unless there are arrays.
-            arrays: of the whole manifest, which stay as they are; None: not known.
-        """
         self._is_slice = ranks is not None
         ranks = range(planned.ranks()) if ranks is None else ranks
         head: dict[str, Any] = json.loads(planned.head_json())

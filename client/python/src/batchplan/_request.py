@@ -172,11 +172,17 @@ def columns_listed(options: PlanOptions) -> PlanOptions:
     """The options, of which those with one entry a sequence can be read more than once."""
     found: Any = dict(options)
     for name in _OF_SEQUENCES:
-        values = found.get(name)
+        values, where = found.get(name), f"manifest.{name}"
         if isinstance(values, Mapping) and name in BY_NAME:
-            found[name] = {load: listed(f"manifest.{name}", one) for load, one in values.items()}
+            values = {load: listed(where, one) for load, one in values.items()}
+            if name == "items":
+                values = {
+                    load: [listed(where, one) for one in lists] if isinstance(lists, Iterable) else lists
+                    for load, lists in values.items()
+                }
+            found[name] = values
         elif values is not None and name not in BY_NAME:
-            found[name] = listed(f"manifest.{name}", values)
+            found[name] = listed(where, values)
     return found  # type: ignore[no-any-return]
 
 

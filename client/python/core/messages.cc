@@ -12,6 +12,7 @@
 #include "client/python/core/status_error.h"
 #include "proto/batchplan/v1/convert.h"
 #include "proto/batchplan/v1/json.h"
+#include "proto/batchplan/v1/known_fields.h"
 #include "server/fitting/job_fit.h"
 
 namespace batchplan::python {
@@ -49,7 +50,8 @@ void Add(const ManifestArrays& arrays, v1::Manifest* manifest) {
 std::string Bytes(const google::protobuf::Message& message) {
   std::string bytes;
   if (!message.SerializeToString(&bytes)) {
-    throw StatusError(absl::ResourceExhaustedError("the request is larger than 2 GiB"));
+    throw StatusError(absl::ResourceExhaustedError(
+        absl::StrCat("the ", message.GetTypeName(), " is larger than 2 GiB")));
   }
   return bytes;
 }
@@ -63,6 +65,25 @@ Message ReadBytes(absl::string_view bytes) {
         absl::InternalError(absl::StrCat("the answer is no ", message.GetTypeName())));
   }
   return message;
+}
+
+Joined ReadJoined(v1::JoinBatchResponse response, uint32_t ranks) {
+  Joined joined = {
+      .plan = ReadPlanned(std::move(*response.mutable_plan()), ranks),
+      .worker_offsets = {response.worker_offsets().begin(), response.worker_offsets().end()},
+      .item_sequences = {},
+      .request_json = {},
+      .manifest = {}};
+  for (const v1::ItemSequences& items : response.item_sequences()) {
+    joined.item_sequences.emplace_back(
+        items.load(), std::vector<uint32_t>(items.sequences().begin(), items.sequences().end()));
+  }
+  if (!response.has_request()) return joined;
+  v1::PlanBatchRequest& request = *response.mutable_request();
+  joined.manifest.Swap(request.mutable_manifest());
+  request.mutable_manifest()->set_pad_to(joined.manifest.pad_to());
+  joined.request_json = Get(ToEditableJson(request));
+  return joined;
 }
 
 }  // namespace
@@ -79,14 +100,17 @@ void SetArrays(const ManifestArrays& arrays, Manifest& manifest) {
   manifest.items = arrays.items;
 }
 
-std::vector<bool> PaddedPasses(const std::string& request_json) {
-  const ParsedRequest parsed =
-      Get(ParseRequestWithoutCosts(ReadJson<v1::PlanBatchRequest>(request_json)));
-  std::vector<bool> padded;
+ReadRequest ReadPlanRequest(const std::string& request_json) {
+  auto request = ReadJson<v1::PlanBatchRequest>(request_json);
+  request.clear_job_id();
+  request.clear_step();
+  request.clear_request_id();
+  ReadRequest read = {.json = Get(ToEditableJson(request)), .padded = {}};
+  const ParsedRequest parsed = Get(ParseRequestWithoutCosts(request));
   for (const PassOptions& pass : parsed.options.passes) {
-    padded.push_back(pass.layout == Layout::kPadded);
+    read.padded.push_back(pass.layout == Layout::kPadded);
   }
-  return padded;
+  return read;
 }
 
 std::string EncodePlanBatch(const std::string& request_json, const ManifestArrays& arrays) {
@@ -110,16 +134,28 @@ std::shared_ptr<Planned> DecodePlanBatch(absl::string_view bytes, uint32_t ranks
 }
 
 Joined DecodeJoinBatch(absl::string_view bytes, uint32_t ranks) {
-  auto response = ReadBytes<v1::JoinBatchResponse>(bytes);
-  Joined joined = {
-      .plan = ReadPlanned(std::move(*response.mutable_plan()), ranks),
-      .worker_offsets = {response.worker_offsets().begin(), response.worker_offsets().end()},
-      .item_sequences = {}};
-  for (const v1::ItemSequences& items : response.item_sequences()) {
-    joined.item_sequences.emplace_back(
-        items.load(), std::vector<uint32_t>(items.sequences().begin(), items.sequences().end()));
+  return ReadJoined(ReadBytes<v1::JoinBatchResponse>(bytes), ranks);
+}
+
+std::string EncodeSavedPlan(const Joined& joined, const std::string& request_json,
+                            const ManifestArrays& arrays) {
+  v1::JoinBatchResponse saved;
+  *saved.mutable_plan() = joined.plan->ToResponse();
+  saved.mutable_worker_offsets()->Add(joined.worker_offsets.begin(), joined.worker_offsets.end());
+  for (const auto& [load, sequences] : joined.item_sequences) {
+    v1::ItemSequences* items = saved.add_item_sequences();
+    items->set_load(load);
+    items->mutable_sequences()->Add(sequences.begin(), sequences.end());
   }
-  return joined;
+  *saved.mutable_request() = ReadJson<v1::PlanBatchRequest>(request_json);
+  Add(arrays, saved.mutable_request()->mutable_manifest());
+  return Bytes(saved);
+}
+
+Joined DecodeSavedPlan(absl::string_view bytes, uint32_t ranks) {
+  auto saved = ReadBytes<v1::JoinBatchResponse>(bytes);
+  Check(CheckFieldsKnown(saved));
+  return ReadJoined(std::move(saved), ranks);
 }
 
 std::string DecodeReportStep(absl::string_view bytes) {

@@ -17,6 +17,7 @@
 #include <stop_token>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -46,7 +47,8 @@ namespace {
 template <typename Number>
 using Numbers = nb::ndarray<const Number, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Array = Numbers<uint32_t>;
-using NumpyArray = nb::ndarray<nb::numpy, const uint32_t, nb::ndim<1>, nb::c_contig>;
+template <typename Number>
+using NumpyArray = nb::ndarray<nb::numpy, const Number, nb::ndim<1>, nb::c_contig>;
 using SharedPlan = std::shared_ptr<Planned>;
 using Stop = std::stop_source;
 
@@ -84,17 +86,18 @@ ManifestArrays View(const Arrays& arrays) {
 }
 
 // `values` without a copy: the array keeps their owner.
-template <typename Owner>
-NumpyArray Viewing(const std::vector<uint32_t>& values, Owner owner) {
+template <typename Values, typename Owner>
+auto Viewing(const Values& values, Owner owner) {
+  using Number = std::remove_cvref_t<decltype(*values.data())>;
   auto kept = std::make_unique<Owner>(std::move(owner));
   nb::capsule capsule(kept.get(), [](void* share) noexcept { delete static_cast<Owner*>(share); });
   kept.release();
-  return NumpyArray(values.data(), {values.size()}, capsule);
+  return NumpyArray<Number>(values.data(), {static_cast<size_t>(values.size())}, capsule);
 }
 
 // A getter of one of the arrays of a pass.
 template <std::vector<uint32_t> PassPlan::*kArray>
-NumpyArray ArrayOf(const SharedPlan& plan, size_t pass) {
+NumpyArray<uint32_t> ArrayOf(const SharedPlan& plan, size_t pass) {
   if (pass >= plan->passes().size()) throw nb::index_error("there is no such pass");
   return Viewing(plan->passes()[pass].*kArray, plan);
 }
@@ -136,18 +139,71 @@ SharedPlan ReadPlanBatch(const nb::bytes& bytes, uint32_t ranks) {
   return DecodePlanBatch(view, ranks);
 }
 
+// The arrays of the manifest of the request in an answer, in the order of Arrays.
+nb::tuple ArraysOf(const std::shared_ptr<Joined>& joined) {
+  const v1::Manifest& manifest = joined->manifest;
+  nb::list loads;
+  for (const v1::Load& load : manifest.loads()) {
+    loads.append(nb::make_tuple(load.name(), Viewing(load.values(), joined)));
+  }
+  nb::list items;
+  for (const v1::LoadItems& load : manifest.items()) {
+    items.append(nb::make_tuple(load.load(), Viewing(load.sequences(), joined),
+                                Viewing(load.values(), joined)));
+  }
+  return nb::make_tuple(Viewing(manifest.lengths(), joined), Viewing(manifest.group_ids(), joined),
+                        Viewing(manifest.ranks(), joined), Viewing(manifest.ages(), joined),
+                        Viewing(manifest.shared_prefixes(), joined),
+                        Viewing(manifest.shared_with(), joined), Viewing(manifest.kinds(), joined),
+                        loads, items);
+}
+
+// The plan, the offsets, the sequences of items; and the request with its arrays, if it is there.
+template <auto kDecode>
 nb::tuple ReadJoinBatch(const nb::bytes& bytes, uint32_t ranks) {
   auto joined = std::make_shared<Joined>();
   const absl::string_view view = View(bytes);
   {
     const Unlocked unlocked;
-    *joined = DecodeJoinBatch(view, ranks);
+    *joined = kDecode(view, ranks);
   }
   nb::list items;
   for (const auto& [load, sequences] : joined->item_sequences) {
     items.append(nb::make_tuple(load, Viewing(sequences, joined)));
   }
-  return nb::make_tuple(joined->plan, Viewing(joined->worker_offsets, joined), items);
+  const bool has_arrays = !joined->manifest.lengths().empty();
+  return nb::make_tuple(joined->plan, Viewing(joined->worker_offsets, joined), items,
+                        joined->request_json,
+                        has_arrays ? nb::object(ArraysOf(joined)) : nb::none());
+}
+
+nb::bytes WritePlan(const SharedPlan& plan, const std::string& request_json,
+                    const std::optional<Arrays>& arrays, const Array& worker_offsets,
+                    const std::vector<std::tuple<std::string, Array>>& item_sequences) {
+  std::string bytes;
+  {
+    const Unlocked unlocked;
+    const auto copy = [](const Array& array) {
+      return std::vector<uint32_t>(array.data(), array.data() + array.size());
+    };
+    Joined joined = {.plan = plan,
+                     .worker_offsets = copy(worker_offsets),
+                     .item_sequences = {},
+                     .request_json = {},
+                     .manifest = {}};
+    for (const auto& [load, sequences] : item_sequences) {
+      joined.item_sequences.emplace_back(load, copy(sequences));
+    }
+    bytes = EncodeSavedPlan(joined, request_json, arrays ? View(*arrays) : ManifestArrays{});
+  }
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+nb::tuple ReadRequestOf(const std::string& request_json) {
+  ReadRequest read = ReadPlanRequest(request_json);
+  nb::list padded;
+  for (const bool one : read.padded) padded.append(one);
+  return nb::make_tuple(std::move(read.json), padded);
 }
 
 nb::bytes WriteReportStep(const std::string& request_json) {
@@ -340,13 +396,17 @@ NB_MODULE(_core, module) {
   add("encode_join_batch", &ToBytes<&EncodeJoinBatch>);
   module.def("encode_report_step", &WriteReportStep);
   module.def("decode_plan_batch", &ReadPlanBatch);
-  module.def("decode_join_batch", &ReadJoinBatch);
+  module.def("decode_join_batch", &ReadJoinBatch<&DecodeJoinBatch>);
+  module.def("decode_saved_plan", &ReadJoinBatch<&DecodeSavedPlan>);
+  module.def("encode_saved_plan", &WritePlan, nb::arg("plan"), nb::arg("request_json"),
+             nb::arg("arrays").noconvert().none(), nb::arg("worker_offsets").noconvert(),
+             nb::arg("item_sequences").noconvert());
   module.def("decode_report_step", &ReadReportStep);
   module.def("common_prefixes_32", &CommonPrefixesOfArrays<int32_t>);
   module.def("common_prefixes_64", &CommonPrefixesOfArrays<int64_t>);
   module.def("common_prefixes_of_lists", &CommonPrefixesOfLists);
   module.def("fit_costs", &FitTo);
-  module.def("padded_passes", &PaddedPasses);
+  module.def("read_plan_request", &ReadRequestOf);
   module.def("plan_page", &PageOf, nb::arg("request_json"), nb::arg("response_json"),
              nb::arg("where"), nb::arg("arrays").noconvert().none());
   module.def("explain_plan", &ExplanationOf, nb::arg("request_json"), nb::arg("response_json"),

@@ -61,6 +61,32 @@ absl::Status CheckArrays(const PassPlan& pass, uint32_t ranks) {
 Planned::Planned(Plan plan, uint32_t ranks, const v1::PlanBatchResponse& head)
     : plan_(std::move(plan)), ranks_(ranks), head_json_(Get(ToCompleteJson(head))) {}
 
+v1::PlanBatchResponse Planned::ToResponse() const {
+  v1::PlanBatchResponse response;
+  Check(FromJson(head_json_, &response));
+  response.mutable_deferred()->Add(plan_.deferred.begin(), plan_.deferred.end());
+  for (size_t i = 0; i < plan_.passes.size(); ++i) {
+    const PassPlan& pass = plan_.passes[i];
+    v1::PassPlan& wire = *response.mutable_passes(static_cast<int>(i));
+    const auto set = [](const std::vector<uint32_t>& values, auto* field) {
+      field->Add(values.begin(), values.end());
+    };
+    set(pass.sequence_index, wire.mutable_sequence_index());
+    set(pass.microbatch_offsets, wire.mutable_microbatch_offsets());
+    set(pass.microbatches_per_rank, wire.mutable_microbatches_per_rank());
+    set(pass.row_widths, wire.mutable_row_widths());
+    set(pass.sequence_lengths, wire.mutable_sequence_lengths());
+    set(pass.context_sizes, wire.mutable_context_sizes());
+    set(pass.shared_tokens, wire.mutable_shared_tokens());
+    for (const LoadRanks& load : pass.item_ranks) {
+      v1::LoadRanks* entry = wire.add_item_ranks();
+      entry->set_load(load.load);
+      set(load.ranks, entry->mutable_ranks());
+    }
+  }
+  return response;
+}
+
 std::shared_ptr<Planned> ReadPlanned(v1::PlanBatchResponse response, uint32_t ranks) {
   Plan plan = Get(ParseResponse(response));
   if (plan.passes.empty()) throw StatusError(absl::InternalError("the answer has no pass"));

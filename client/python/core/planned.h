@@ -28,6 +28,9 @@ class Planned {
   // As protobuf's JSON.
   const std::string& head_json() const { return head_json_; }
 
+  // The response with all of it. Throws StatusError.
+  v1::PlanBatchResponse ToResponse() const;
+
  private:
   Plan plan_;
   uint32_t ranks_;

@@ -242,7 +242,7 @@ def test_a_worker_may_take_its_rank_of_a_pool_alone(client):
 def test_a_join_belongs_to_a_run(monkeypatch):
     def join(run_id=None):
         """Its bytes; the run's id is their last field."""
-        return _calls.join_call([1], "a", 1, 0, 2, None, None, run_id, max_tokens=8).request
+        return _calls.join_call([1], "a", 1, 0, 2, None, None, run_id, False, max_tokens=8).request
 
     for name in ("TORCHELASTIC_RUN_ID", "SLURM_HET_JOB_ID", "SLURM_JOB_ID", "SLURM_RESTART_COUNT"):
         monkeypatch.delenv(name, raising=False)

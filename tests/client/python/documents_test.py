@@ -31,8 +31,9 @@ def example(name, monkeypatch):
     return importlib.import_module(name)
 
 
-def test_the_readme_is_a_program(server, monkeypatch, capsys):
+def test_the_readme_is_a_program(server, monkeypatch, capsys, tmp_path):
     pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(PACKAGE / "examples")
     text = (PACKAGE / "README.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
@@ -42,6 +43,8 @@ def test_the_readme_is_a_program(server, monkeypatch, capsys):
     printed = capsys.readouterr().out
     for comment in re.findall(r"^\s*print\([a-z]+\) +# (.+)$", program, re.MULTILINE):
         assert comment in printed
+    (shown,) = re.findall(r"^prints\n```\n(.*?)```", text, re.DOTALL | re.MULTILINE)
+    assert shown in printed
 
 
 def test_the_projects_readme_begins_with_a_program(capsys):

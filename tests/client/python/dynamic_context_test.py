@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-import pickle
 
 import batchplan
 import numpy
@@ -150,11 +149,7 @@ def test_a_step_of_groups_is_as_long_as_they_wait_for_each_other(synchronization
         plan.compare([one for one in timings if one.slot < 2])
 
 
-def test_plans_of_groups_go_to_other_processes_and_to_json():
+def test_plans_of_groups_are_json():
     plan = dynamic_plan(lengths_of(40), 2, 2, 64)
-    other = pickle.loads(pickle.dumps(plan))
-    assert other.to_dict() == plan.to_dict()
     assert plan.to_dict()["passes"][0]["contextSizes"] == plan.passes[0].context_sizes.tolist()
-    for one, same in zip(plan.rank(3), other.rank(3), strict=True):
-        assert (one.ranks, one.width, one.indices.tolist()) == (same.ranks, same.width, same.indices.tolist())
     assert repr(plan).startswith("<Plan: 40 sequences on 4 ranks x ") and "in groups of 1 to 4" in repr(plan)

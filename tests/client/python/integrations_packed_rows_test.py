@@ -310,7 +310,7 @@ def test_ms_swift_trainings_that_are_not_dealt_are_refused(swift, monkeypatch):
         trainer.get_train_dataloader()
     trainer = trainer_of(swift, data)
     trainer.model_accepts_loss_kwargs = False
-    with pytest.raises(ValueError, match="has fewer rows than micro-batches.*set dataloader_drop_last=True"):
+    with pytest.raises(ValueError, match="has fewer rows than micro-batches.*Set dataloader_drop_last=True"):
         trainer.get_train_dataloader()
     trainer = trainer_of(swift, PackingDataset(lengths_of(5)), dataloader_drop_last=True)
     total = "per_device_train_batch_size, times gradient_accumulation_steps and ranks, is 6"

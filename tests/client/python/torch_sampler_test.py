@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 
 import numpy
 import pytest
@@ -376,3 +377,16 @@ def test_refuses_what_cannot_be():
         sampler_of().set_epoch(-1)
     with pytest.raises(ValueError, match="group_ids has 3 entries; lengths has 230"):
         sampler_of(group_ids=[1, 2, 3])
+
+
+@pytest.mark.parametrize("lengths, options, told", [
+    ([30] * 5, {"batch_size": 16, "microbatches_per_step": 4, "max_tokens": 400},
+     "It is global batch 0 of epoch 0: allow_empty_microbatches=True gives ranks micro-batches without sequences$"),
+    ([30] * 21, {"batch_size": 10, "max_tokens": 40},
+     "drop_last=True leaves out what can't be divided at an epoch's end, and allow_empty_microbatches=True gives"),
+])
+def test_ways_out_of_too_few_sequences_lead_out(lengths, options, told):
+    with pytest.raises(batchplan.InvalidRequest, match=told):
+        BatchSampler(lengths, dp=2, **options)
+    for way_out in re.findall(r"(\w+)=True", told):
+        assert list(BatchSampler(lengths, dp=2, **options, **{way_out: True}))

@@ -69,11 +69,11 @@ def dataset():
     return datasets.Dataset.from_dict({"input_ids": SEQUENCES, "labels": SEQUENCES})
 
 
-def trainer_of(folder, collator, **other):
+def trainer_of(folder, collator, count=len(SEQUENCES), **other):
     return SeenTrainer(
         tiny_llama().double(),
         arguments(folder, **other),
-        train_dataset=dataset(),
+        train_dataset=dataset().select(range(count)),
         data_collator=collator,
         processing_class=tokenizer(),
     )
@@ -118,6 +118,18 @@ def of_a_class(folder):
     finally:
         for name, hook in hooks.items():
             setattr(transformers.Trainer, name, hook)
+
+
+def few(folder):
+    """Fewer sequences than micro-batches of a step, or one more than two steps have."""
+    results = []
+    flattening = transformers.DataCollatorWithFlattening()
+    padding = trl.trainer.sft_trainer.DataCollatorForLanguageModeling(pad_token_id=0)
+    for count, device, collator in ((5, 4, flattening), (5, 4, padding), (17, 1, flattening), (1, 1, flattening)):
+        trainer = trainer_of(folder, collator, count, per_device_train_batch_size=device)
+        plan_batches(trainer, max_tokens=2 * BUDGET)
+        results.append(trained(trainer))
+    return results
 
 
 @contextlib.contextmanager
@@ -166,7 +178,7 @@ def prepared(folder):
 def main():
     folder = pathlib.Path(sys.argv[1])
     torch.set_num_threads(1)
-    runs = (flattened, padded, by_trl, of_a_class, older, interrupted, older_interrupted, prepared)
+    runs = (flattened, padded, by_trl, of_a_class, older, few, interrupted, older_interrupted, prepared)
     results = {run.__name__: run(folder / run.__name__) for run in runs}
     (folder / f"rank{torch.distributed.get_rank()}.json").write_text(json.dumps(results))
     torch.distributed.destroy_process_group()

@@ -81,6 +81,35 @@ def test_ranks_are_alike_in_every_step(ranks):
         assert max(tokens) < 1.01 * sum(tokens) / 2
 
 
+@pytest.mark.parametrize("which, count, steps", [(0, 5, 1), (1, 5, 1), (2, 17, 2), (3, 1, 1)])
+def test_each_of_a_few_sequences_is_trained_once_an_epoch(ranks, alone, which, count, steps):
+    of_ranks = [one["few"][which] for one in ranks]
+    for one in of_ranks:
+        assert one["steps"] == one["max_steps"] == 2 * steps and len(one["microbatches"]) == 2 * steps * SLOTS
+    trained = []
+    for begin in range(0, 2 * steps * SLOTS, SLOTS):
+        microbatches = [each for one in of_ranks for each in one["microbatches"][begin : begin + SLOTS]]
+        # What stands in for sequences has no loss.
+        sequences = [number for each in microbatches if each["loss"] for number in each["sequences"]]
+        losses = torch.cat([alone[number] for number in sequences])
+        assert sum(one["loss"] for one in microbatches) / 2 == pytest.approx(float(losses.mean()), abs=1e-6)
+        trained += sequences
+    assert sorted(trained) == sorted([*range(count)] * 2)
+    assert sum(not each["loss"] for one in of_ranks for each in one["microbatches"]) >= 2 * (8 * steps - count)
+
+
+def test_what_can_not_stand_in_for_sequences_is_told(tmp_path):
+    class Labelled(SeenTrainer):
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            return model(**inputs, labels=inputs["input_ids"], num_items_in_batch=num_items_in_batch).loss
+
+    refused("has fewer sequences, or rows, than micro-batches.*Lower gradient_accumulation_steps, or give more of them$",
+            collator=lambda items: {"input_ids": torch.tensor(items[0]["input_ids"])[None]}, kind=Labelled,
+            data=dataset().select(range(3)).remove_columns("labels"), options={"padded": False})
+    refused("which make no global batch; per_device_train_batch_size, times gradient_accumulation_steps and ranks, is 16",
+            data=dataset().select(range(5)), dataloader_drop_last=True)
+
+
 def test_a_training_goes_on_amid_an_epoch_as_if_it_had_not_ended(ranks, tmp_path):
     runs = [(one[run], 5) for one in ranks for run in ("interrupted", "older_interrupted")]
     for (whole, rest), at in (*runs, (interrupted(tmp_path, 9), 9)):
@@ -195,6 +224,20 @@ def test_lengths_come_from_their_column_too(tmp_path):
     plan_batches(trainer, max_tokens=4)
     batches = list(trainer.get_train_dataloader().batch_sampler)
     assert sorted(map(len, batches)) == [1] * 4 + [4] * 24
+
+
+def test_what_can_be_read_once_is_there_for_every_training(tmp_path):
+    lengths = [len(one) for one in SEQUENCES]
+    collator, loads = transformers.DataCollatorWithFlattening(), {"images": 4.0 * max(lengths)}
+    samplers = []
+    for read in (iter, list):
+        trainer = trainer_of(tmp_path, collator)
+        plan_batches(
+            trainer, max_tokens=2 * BUDGET, lengths=read(lengths), kinds=read([length % 2 for length in lengths]),
+            loads={"patches": read(lengths)}, items={"images": read([read([float(length)]) for length in lengths])},
+            limits=loads)
+        samplers += [list(trainer._get_train_sampler()), list(trainer._get_train_sampler())]
+    assert samplers[0] == samplers[1] == samplers[2] == samplers[3] != []
 
 
 @pytest.mark.parametrize("preset", [None, "verl", "nemo_rl_dynamic"])

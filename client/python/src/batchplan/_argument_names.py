@@ -9,7 +9,7 @@ from batchplan._option_table import BY_NAME, FIELDS
 _NAMES = {field: name for name, field in FIELDS.items()}
 # The last name alone, if it has an underscore, as no English word has.
 _SHORT = {field.rpartition(".")[2]: name for field, name in _NAMES.items() if "_" in field.rpartition(".")[2]}
-_POSITION = r"(?:\[\d+\])?"
+_POSITION = r"(?:\[\d+\])*"
 _MENTION = re.compile(rf'(?<![\w."\[(])[a-z]\w*{_POSITION}(?:\.[a-z]\w*{_POSITION})*')
 
 

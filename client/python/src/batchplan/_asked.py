@@ -12,6 +12,8 @@ from batchplan import _core
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
+    # The request without what does not influence the plan, as protobuf's JSON: equal where requests are.
+    request_json: str
     # Of each pass.
     padded: list[bool]
     data_parallel: int
@@ -27,25 +29,26 @@ class Asked:
     fitted: bool
 
 
-# Steps of a run are asked for alike.
 @functools.lru_cache(maxsize=64)
 def asked_of(request_json: str) -> Asked:
-    request: dict[str, Any] = json.loads(request_json)
+    own_json, padded = _core.read_plan_request(request_json)
+    request: dict[str, Any] = json.loads(own_json)
     topology: dict[str, Any] = request.get("topology", {})
-    stages = max(1, topology.get("pipeline_parallel", 1))
+    stages = max(1, topology.get("pipelineParallel", 1))
     default = "SYNCHRONIZATION_LOCKSTEP" if stages == 1 else "SYNCHRONIZATION_ACCUMULATED"
     synchronization = request.get("synchronization", default)
     # Of virtual stages, which belong to the stages in turn.
-    shares: list[float] = request.get("pipeline", {}).get("stage_shares") or [1.0] * stages
+    shares: list[float] = request.get("pipeline", {}).get("stageShares") or [1.0] * stages
     return Asked(
-        padded=_core.padded_passes(request_json),
-        data_parallel=max(1, topology.get("data_parallel", 1)),
-        context_parallel=max(1, topology.get("context_parallel", 1)),
-        dynamic="dynamic_context" in topology,
+        request_json=own_json,
+        padded=padded,
+        data_parallel=max(1, topology.get("dataParallel", 1)),
+        context_parallel=max(1, topology.get("contextParallel", 1)),
+        dynamic="dynamicContext" in topology,
         tensor_multiple=max(
-            1, topology.get("tensor_parallel", 1) if topology.get("sequence_parallel") else 1
+            1, topology.get("tensorParallel", 1) if topology.get("sequenceParallel") else 1
         ),
         stage_shares=tuple(sum(shares[stage::stages]) / sum(shares) for stage in range(stages)),
         synchronization=synchronization.rpartition("_")[2].lower(),
-        fitted=request.get("cost_model", {}).get("fitted", False),
+        fitted=request.get("costModel", {}).get("fitted", False),
     )

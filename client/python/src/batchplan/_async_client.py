@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -56,7 +56,7 @@ class AsyncClient:
     @takes_options()
     async def plan(
         self,
-        lengths: ArrayLike,
+        lengths: ArrayLike | Iterable[float],
         *,
         job_id: str = "",
         step: int = 0,
@@ -73,7 +73,7 @@ class AsyncClient:
     @takes_options()
     async def join(
         self,
-        lengths: ArrayLike,
+        lengths: ArrayLike | Iterable[float],
         *,
         job_id: str,
         step: int,
@@ -82,6 +82,7 @@ class AsyncClient:
         rank: int | None = None,
         wait: float | None = None,
         run_id: str | None = None,
+        return_request: bool = False,
         timeout: float | None = None,
         **options: Unpack[PlanOptions],
     ) -> Plan:
@@ -91,7 +92,9 @@ class AsyncClient:
             options: those of batchplan.plan; all workers agree on them.
         """
         return await self._run(
-            join_call(lengths, job_id, step, worker, world_size, rank, wait, run_id, **options),
+            join_call(
+                lengths, job_id, step, worker, world_size, rank, wait, run_id, return_request, **options
+            ),
             timeout,
         )
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from numpy.typing import ArrayLike
 
 from batchplan import _core
-from batchplan._checks import members, number, seconds, text, whole
+from batchplan._checks import flag, members, number, seconds, text, whole
 from batchplan._choices import enum
 from batchplan._errors import InvalidRequest
 from batchplan._local import plan_request
@@ -20,7 +20,7 @@ from batchplan._options import CostModel, LoadCost, PlanOptions, without_none
 from batchplan._micro_batch import common_share
 from batchplan._pass_plan import PassPlan
 from batchplan._plan import Plan
-from batchplan._request import Request, to_json
+from batchplan._request import Request, kept, to_json
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -65,7 +65,7 @@ def _named(request: Request, job_id: str, step: int) -> dict[str, Any]:
 
 
 def plan_call(
-    lengths: ArrayLike, job_id: str, step: int, **options: Unpack[PlanOptions]
+    lengths: ArrayLike | Iterable[float], job_id: str, step: int, **options: Unpack[PlanOptions]
 ) -> Call[Plan]:
     request = Request(lengths, **options)
     request_json = to_json(_named(request, job_id, step))
@@ -75,12 +75,7 @@ def plan_call(
         "PlanBatch",
         _core.encode_plan_batch(request_json, request.arrays),
         lambda answer: Plan(
-            _core.decode_plan_batch(answer, request.ranks),
-            request_json,
-            _BY_SERVER,
-            item_sequences=request.item_sequences,
-            loads=request.load_values,
-            arrays=request.arrays,
+            _core.decode_plan_batch(answer, request.ranks), request_json, _BY_SERVER, arrays=kept(request.arrays)
         ),
         None if needs_server else lambda seconds, stop: plan_request(request, seconds, stop),
     )
@@ -92,7 +87,7 @@ def _run_id(workers: int) -> str:
 
 
 def join_call(
-    lengths: ArrayLike,
+    lengths: ArrayLike | Iterable[float],
     job_id: str,
     step: int,
     worker: int,
@@ -100,6 +95,7 @@ def join_call(
     rank: int | None,
     wait: float | None,
     run_id: str | None,
+    return_request: bool,
     **options: Unpack[PlanOptions],
 ) -> Call[Plan]:
     request = Request(lengths, **options)
@@ -114,12 +110,13 @@ def join_call(
         own_slice_only=own is not None,
         timeout=None if wait is None else f"{seconds('wait', wait):.9f}s",
         run_id=_run_id(workers) if run_id is None else text("run_id", run_id),
+        return_request=flag("return_request", return_request) or None,
     )
     ranks = request.ranks if own is None else 1
     slice_of = None if own is None else range(own, own + 1)
 
     def read(answer: bytes) -> Plan:
-        planned, worker_offsets, item_sequences = _core.decode_join_batch(answer, ranks)
+        planned, worker_offsets, item_sequences, _, arrays = _core.decode_join_batch(answer, ranks)
         return Plan(
             planned,
             to_json(of_batch),
@@ -127,6 +124,7 @@ def join_call(
             ranks=slice_of,
             worker_offsets=worker_offsets,
             item_sequences=dict(item_sequences),
+            arrays=arrays,
         )
 
     return Call(

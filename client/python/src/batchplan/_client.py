@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -79,7 +79,7 @@ class Client:
     @takes_options()
     def plan(
         self,
-        lengths: ArrayLike,
+        lengths: ArrayLike | Iterable[float],
         *,
         job_id: str = "",
         step: int = 0,
@@ -102,7 +102,7 @@ class Client:
     @takes_options()
     def join(
         self,
-        lengths: ArrayLike,
+        lengths: ArrayLike | Iterable[float],
         *,
         job_id: str,
         step: int,
@@ -111,6 +111,7 @@ class Client:
         rank: int | None = None,
         wait: float | None = None,
         run_id: str | None = None,
+        return_request: bool = False,
         timeout: float | None = None,
         **options: Unpack[PlanOptions],
     ) -> Plan:
@@ -128,6 +129,8 @@ class Client:
             run_id: of this start of the job: workers of different runs never meet. None: Slurm's job,
                 step and restart count where they are the same for all workers, else no run;
                 batchplan.torch.run_id() makes one elsewhere. "": none.
+            return_request: get what all workers sent, too, so that the plan can explain() itself, and its
+                micro-batches know their loads: 4 bytes a sequence, and as many for what else sequences have.
             timeout: in seconds.
             options: those of batchplan.plan; all workers agree on them.
 
@@ -140,7 +143,9 @@ class Client:
             Error: another worker asked for something else; the message says what and which.
         """
         return self._run(
-            join_call(lengths, job_id, step, worker, world_size, rank, wait, run_id, **options),
+            join_call(
+                lengths, job_id, step, worker, world_size, rank, wait, run_id, return_request, **options
+            ),
             timeout,
         )
 

@@ -8,7 +8,7 @@ from batchplan._argument_names import argument_of, with_arguments
 
 # "manifest.lengths[3] is 0; ...", "preset is "x", ...", "mini_batches.size has ...", "passes[0]: ...".
 _FIELD = re.compile(
-    r'([a-z_]\w*(?:\[\d+\])?(?:\.\w+(?:\[\d+\])?)*)'
+    r'([a-z_]\w*(?:\[\d+\])*(?:\.\w+(?:\[\d+\])*)*)'
     # What a caller typed for it.
     r'(?: \([^()]+\))?'
     r'(?: is (?:("[^"]*")|([-+.\w]+)(?=[ ;,]|$)|([^;]+)(?=;))| has |(?<=\]): )'

@@ -64,22 +64,6 @@ class Explanation:
         return "\n".join((*self.sentences, *self.deferral))
 
 
-def kept(arrays: _core.Arrays) -> _core.Arrays:
-    """Copies, which stay as they are when the caller's arrays change."""
-    lengths, group_ids, ranks, ages, shared_prefixes, shared_with, kinds, loads, items = arrays
-    return (
-        lengths.copy(),
-        group_ids.copy(),
-        ranks.copy(),
-        ages.copy(),
-        shared_prefixes.copy(),
-        shared_with.copy(),
-        kinds.copy(),
-        [(name, values.copy()) for name, values in loads],
-        [(name, sequences.copy(), values.copy()) for name, sequences, values in items],
-    )
-
-
 def explain(request_json: str, plan: dict[str, Any], arrays: _core.Arrays) -> tuple[Explanation, ...]:
     """Of each pass of a whole plan, as protobuf's JSON has it, for a request with these arrays."""
     passes, deferral = _core.explain_plan(request_json, json.dumps(plan), arrays)

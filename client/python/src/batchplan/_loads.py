@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from batchplan._checks import text
+from batchplan._columns import float64_of, listed
 from batchplan._errors import InvalidRequest
 
 Values = NDArray[numpy.float64]
 NO_VALUES = numpy.empty(0, numpy.float64)
-_FLAGS = {bool, numpy.bool_}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class ItemLists:
 def loads_of(given: Any) -> list[tuple[str, Values]]:
     """Names and values, as the core takes them, without a copy where they are so already."""
     return [
-        (name, _float64(f"manifest.loads[{place}].values", values))
+        (name, float64_of(f"manifest.loads[{place}].values", values))
         for place, (name, values) in enumerate(_by_name("loads", given).items())
     ]
 
@@ -81,11 +81,10 @@ def items_of(given: Any, count: int) -> dict[str, ItemLists]:
 
 
 def _items(where: str, lists: Any, count: int) -> ItemLists:
-    if isinstance(lists, (str, bytes)) or not isinstance(lists, Iterable):
+    lists = listed(where, lists)
+    if not isinstance(lists, Iterable):
         raise InvalidRequest(f"{where} is {reprlib.repr(lists)}; must be a list of lists, one a sequence")
-    arrays = [
-        _float64(f"{where}.values of sequence {sequence}", values) for sequence, values in enumerate(lists)
-    ]
+    arrays = [float64_of(f"{where}[{sequence}]", values) for sequence, values in enumerate(lists)]
     if len(arrays) != count:
         raise InvalidRequest(f"{where} has {len(arrays)} lists; must have {count}, one a sequence")
     counts = numpy.array([len(one) for one in arrays], numpy.int64)
@@ -98,20 +97,3 @@ def _by_name(field: str, given: Any) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise InvalidRequest(f"{field} is {reprlib.repr(given)}; must be a mapping by name of the load")
     return {text(f"a name of {field}", name): values for name, values in given.items()}
-
-
-def _float64(name: str, values: ArrayLike) -> Values:
-    is_list = isinstance(values, (list, tuple))
-    try:
-        array = numpy.asarray(values)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InvalidRequest(f"{name} is no array: {error}") from None
-    if array.ndim != 1:
-        raise InvalidRequest(f"{name} has {array.ndim} dimensions; it must have one")
-    if array.size == 0:
-        return NO_VALUES
-    has_flags = is_list and not _FLAGS.isdisjoint(map(type, values))  # type: ignore[arg-type]
-    if array.dtype.kind not in "iuf" or has_flags:
-        dtype = "bool" if has_flags else array.dtype
-        raise InvalidRequest(f"{name} has dtype {dtype}; it must be of numbers")
-    return numpy.ascontiguousarray(array, numpy.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
@@ -11,22 +12,23 @@ from batchplan import _core
 from batchplan._option_help import takes_options
 from batchplan._options import PlanOptions
 from batchplan._plan import Plan
-from batchplan._request import Request
+from batchplan._request import Request, kept
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
 @takes_options()
-def plan(lengths: ArrayLike, **options: Unpack[PlanOptions]) -> Plan:
+def plan(lengths: ArrayLike | Iterable[float], **options: Unpack[PlanOptions]) -> Plan:
     """Plans a global batch in this process. Other threads of Python run meanwhile,
     Ctrl-C ends it, and so does the end of Python in daemon threads.
 
         plan = batchplan.plan(lengths, dp=16, max_tokens=16384, cp=2)
 
     Args:
-        lengths: tokens of each sequence, at least 1 each: one dimension of whole numbers. An array of
-            uint32 is read where it stands, and must not change meanwhile.
+        lengths: tokens of each sequence, at least 1 each: whole numbers in a list, an array, a tensor on the host or
+            an iterator; floats do that are whole. An array of uint32 is read where it stands, and must not change
+            meanwhile.
         options: by name; what is left out, or None, takes its default.
 
     Raises:
@@ -48,11 +50,4 @@ def plan_request(
         seconds=seconds,
         stop=stop,
     )
-    return Plan(
-        planned,
-        request_json,
-        "in process",
-        item_sequences=request.item_sequences,
-        loads=request.load_values,
-        arrays=request.arrays,
-    )
+    return Plan(planned, request_json, "in process", arrays=kept(request.arrays))

@@ -49,17 +49,17 @@ class PlanOptions(TypedDict, total=False):
     sequence_parallel: bool
     dynamic_cp: bool | DynamicContext
     pipeline: Pipeline
-    group_ids: ArrayLike
+    group_ids: ArrayLike | Iterable[int]
     groups: Groups
-    ranks: ArrayLike
-    prompt_lengths: ArrayLike
-    shared_prefixes: ArrayLike
-    shared_with: ArrayLike
-    loads: Mapping[str, ArrayLike]
-    items: Mapping[str, Sequence[ArrayLike]]
+    ranks: ArrayLike | Iterable[int]
+    prompt_lengths: ArrayLike | Iterable[int]
+    shared_prefixes: ArrayLike | Iterable[int]
+    shared_with: ArrayLike | Iterable[int]
+    loads: Mapping[str, ArrayLike | Iterable[float]]
+    items: Mapping[str, Iterable[ArrayLike]]
     limits: Mapping[str, float]
-    kinds: ArrayLike
-    ages: ArrayLike
+    kinds: ArrayLike | Iterable[int]
+    ages: ArrayLike | Iterable[int]
     selection: Selection
     mini_batch_size: int
     mini_batch_groups: int

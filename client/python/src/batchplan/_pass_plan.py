@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from batchplan import _core
 from batchplan._asked import Asked
 from batchplan._dealt import Dealing
+from batchplan._equal import are_equal
 from batchplan._errors import Error
 from batchplan._measured import Comparison, MicroBatchTiming, compare, milliseconds
 from batchplan._micro_batch import MicroBatch, Uint32s, restore_read_only
@@ -23,7 +24,8 @@ from batchplan._rank_plan import RankPlan
 
 
 class PassPlan:
-    """One use of the batch. Its arrays are read-only: views of the plan, or copies in another process.
+    """One use of the batch. Its arrays are read-only: views of the plan, or copies in another process. Passes are equal
+    if all of this is, and the ranks that they have.
 
     Attributes:
         name: the pass's, maybe "".
@@ -237,6 +239,19 @@ class PassPlan:
         if not self.is_dynamic or size == 1:
             return self.length_multiple
         return math.lcm(self.length_multiple, 2 * size * self._tensor_multiple)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PassPlan):
+            return NotImplemented
+        return are_equal(self._content(), other._content())
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.metrics))
+
+    def _content(self) -> dict[str, Any]:
+        """What makes two passes equal."""
+        found = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        return {**found, "ranks": self._ranks, "is_slice": self._is_slice}
 
     def __repr__(self) -> str:
         metrics = self.metrics

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
@@ -12,33 +13,42 @@ from numpy.typing import NDArray
 
 from batchplan import _core
 from batchplan._asked import asked_of
-from batchplan._explain import Explanation, explain, kept
+from batchplan._equal import are_equal
+from batchplan._errors import Error
+from batchplan._explain import Explanation, explain
 from batchplan._measured import Comparison, MicroBatchTiming
 from batchplan._micro_batch import MicroBatch, Uint32s
 from batchplan._pass_plan import PassPlan
+from batchplan._plan_file import from_bytes, to_bytes, write
 from batchplan._plan_loads import NO_LOADS, LoadValues
 from batchplan._plan_metrics import ExcludedSequence, MiniBatchDecision, PlanMetrics
 
 Output = TypeVar("Output")
 # Sequences of all passes that a notebook shows as a picture: a page of half a megabyte.
 _MOST_DRAWN = 32_768
+_NONE = numpy.empty(0, numpy.uint32)
 
 
 class Plan:
     """The plan of a global batch. What a pass has, stands here too, for the first one.
+
+    Plans are equal if all of this is, and what was asked for: the lengths and what else sequences have, the options,
+    and which rank's part of the plan it is. Where and when a plan was made, job_id and step do not count. A plan that
+    workers joined knows no lengths but those in it, unless it was joined with return_request, and equals such plans
+    alone. Pickled plans, and copies, are equal to the plan.
 
     Attributes:
         passes: one for each pass that was asked for.
         excluded: sequences that were too old, were cut, left out, or run alone above the budget, by index.
         deferred: with a selection, the sequences that wait, as positions in the batch, ascending. Shape
             [sequences that wait].
-        fingerprint: 64 hexadecimal digits, equal exactly when plans are.
+        fingerprint: 64 hexadecimal digits, of plans for the same request equal exactly when plans are.
         planner_version: of the planner that made it.
         planning_seconds: what that took.
         worker_offsets: of a plan that workers joined, where each one's part begins in the batch. Shape
             [workers + 1]. Else None.
         item_sequences: of each load that came as `items`, by name, the sequence of each item, as a position in the
-            batch; of a plan that workers joined, of each dealt load the items of all workers. Shape [items].
+            batch; of a plan that workers joined without return_request, of each dealt load. Shape [items].
     """
 
     def __init__(
@@ -47,19 +57,26 @@ class Plan:
         request_json: str,
         where: str,
         *,
+        # Whose part of a plan it is; None: the whole plan.
         ranks: range | None = None,
         worker_offsets: Uint32s | None = None,
+        # Of no use where there are arrays.
         item_sequences: Mapping[str, Uint32s] | None = None,
-        loads: LoadValues = NO_LOADS,
+        # Of the whole manifest, which stay as they are; None: not known.
         arrays: _core.Arrays | None = None,
     ) -> None:
         self._is_slice = ranks is not None
         ranks = range(planned.ranks()) if ranks is None else ranks
         head: dict[str, Any] = json.loads(planned.head_json())
-        asked = asked_of(request_json)
-        self.item_sequences = {} if item_sequences is None else dict(item_sequences)
+        self._asked = asked_of(request_json)
+        self.item_sequences = dict(item_sequences or {})
+        loads = NO_LOADS
+        if arrays is not None:
+            *_, items = arrays
+            self.item_sequences = {name: sequences for name, sequences, _ in items}
+            loads = LoadValues.of_arrays(arrays)
         self.passes = tuple(
-            PassPlan(planned, place, one, asked, ranks, self._is_slice, self.item_sequences, loads)
+            PassPlan(planned, place, one, self._asked, ranks, self._is_slice, self.item_sequences, loads)
             for place, one in enumerate(head["passes"])
         )
         self.excluded = tuple(
@@ -71,10 +88,12 @@ class Plan:
         self.planner_version: str = head["plannerVersion"]
         self.planning_seconds = float(head.get("planningTime", "0s").removesuffix("s"))
         self.worker_offsets = worker_offsets
+        self._planned = planned
+        self._ranks = ranks
         self._head = head
         self._request_json = request_json
         self._where = where
-        self._arrays = None if arrays is None else kept(arrays)
+        self._arrays = arrays
 
     @property
     def metrics(self) -> PlanMetrics:
@@ -158,6 +177,71 @@ class Plan:
         ]
         return self._head | {"passes": passes, "deferred": self.deferred.tolist()}
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the plan to a file, for load: all of it, with what was asked for. A file of this name is replaced, in
+        one step. Some 8 bytes a sequence for a pass, and 4 more for each further array."""
+        write(path, self._to_bytes())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Plan:
+        """The plan that save() wrote: equal to the one that was saved.
+
+        Raises:
+            ValueError: the file is no such plan, or not all of it, or of another version that this one can't read.
+        """
+        with open(path, "rb") as file:
+            data = file.read()
+        try:
+            return cls._of_bytes(data)
+        except (ValueError, Error) as error:
+            raise ValueError(f"{os.fspath(path)} is no plan that save() wrote: {error}") from error
+
+    def _to_bytes(self) -> bytes:
+        offsets = _NONE if self.worker_offsets is None else self.worker_offsets
+        # Arrays have the sequences of all items.
+        items = [] if self._arrays is not None else list(self.item_sequences.items())
+        message = _core.encode_saved_plan(self._planned, self._request_json, self._arrays, offsets, items)
+        return to_bytes(
+            message,
+            where=self._where,
+            ranks=self._planned.ranks(),
+            rank=self._ranks.start if self._is_slice else None,
+            is_joined=self.worker_offsets is not None,
+        )
+
+    @classmethod
+    def _of_bytes(cls, data: bytes) -> Plan:
+        line, message = from_bytes(data)
+        planned, offsets, items, request_json, arrays = _core.decode_saved_plan(message, line["ranks"])
+        rank = line["rank"]
+        return cls(
+            planned,
+            request_json,
+            line["where"],
+            ranks=None if rank is None else range(rank, rank + 1),
+            worker_offsets=offsets if line["is_joined"] else None,
+            item_sequences=dict(items),
+            arrays=arrays,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self)._of_bytes, (self._to_bytes(),)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Plan):
+            return NotImplemented
+        return self.fingerprint == other.fingerprint and are_equal(self._content(), other._content())
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def _content(self) -> tuple[Any, ...]:
+        """What makes two plans equal."""
+        return (
+            self._asked.request_json, self._arrays, self.passes, self.excluded, self.deferred, self.worker_offsets,
+            self.item_sequences, self._head["costModelUsed"],
+        )  # fmt: skip
+
     def explain(self, number: int = 0) -> Explanation:
         """Why ranks wait in a pass, and with a selection why sequences do: proven or added up, not guessed. print()
         shows it as sentences.
@@ -166,10 +250,16 @@ class Plan:
 
         Raises:
             IndexError: there is no such pass.
-            ValueError: of a plan that workers joined, as none of them knows what the others sent.
+            ValueError: of one rank's part of a plan; or of a plan that workers joined without return_request, as none
+                of them knows what the others sent.
         """
+        if self._is_slice:
+            raise ValueError("it is one rank's part of a plan; why ranks wait is in the whole plan")
         if self._arrays is None:
-            raise ValueError("it is a plan that workers joined; none of them knows what the others sent")
+            raise ValueError(
+                "it is a plan that workers joined, none of whom knows what the others sent; join(..., "
+                "return_request=True) gets that too"
+            )
         return explain(self._request_json, self.to_dict(), self._arrays)[number]
 
     def to_html(self) -> str:

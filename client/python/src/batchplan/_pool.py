@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy
 from numpy.typing import ArrayLike, NDArray
 
 from batchplan._checks import seconds, whole
+from batchplan._columns import uint32_of
 from batchplan._errors import InvalidRequest
 from batchplan._loads import Values
 from batchplan._local import plan as plan_here
@@ -19,7 +20,7 @@ from batchplan._option_help import takes_options
 from batchplan._options import PlanOptions, Selection
 from batchplan._micro_batch import MicroBatch
 from batchplan._plan import Plan
-from batchplan._request import Request, lengths_of
+from batchplan._request import Request
 from batchplan._sequence_loads import SequenceLoads
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class Pool(Generic[Item]):
     def add(
         self,
         items: Sequence[Item],
-        lengths: ArrayLike,
+        lengths: ArrayLike | Iterable[float],
         *,
         step: int | None = None,
         prompt_length: int = 0,
@@ -175,7 +176,7 @@ class Pool(Generic[Item]):
                 other loads than those of what waits, or a step that the pool has not come to.
         """
         kept = list(items)
-        tokens = lengths_of(lengths).copy()
+        tokens = uint32_of("lengths", lengths).copy()
         if len(tokens) != len(kept):
             raise InvalidRequest(f"lengths has {len(tokens)} entries; there are {len(kept)} items")
         if not kept:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-import reprlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy
 from numpy.typing import ArrayLike, NDArray
 
+from batchplan import _core
 from batchplan._checks import did_you_mean, flag, members, positive, text, whole
 from batchplan._choices import enum
+from batchplan._columns import listed, uint32_of
 from batchplan._errors import InvalidRequest
 from batchplan._loads import NO_VALUES, items_of, loads_of
-from batchplan._option_table import FIELDS
+from batchplan._option_table import BY_NAME, FIELDS
 from batchplan._options import (
     CostModel,
     DynamicContext,
@@ -25,14 +26,11 @@ from batchplan._options import (
     Selection,
     without_none,
 )
-from batchplan._plan_loads import LoadValues
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Value = TypeVar("Value")
-_MOST = 2**32 - 1
-_FLAGS = {bool, numpy.bool_}
 # Options with one entry a sequence.
 _OF_SEQUENCES = (
     "group_ids", "ranks", "prompt_lengths", "shared_prefixes", "shared_with", "loads", "items", "kinds", "ages",
@@ -44,16 +42,16 @@ _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 class Request:
     """Attributes:
     lengths, group_ids: uint32, without a copy where they were that already.
+    loads: by name, one value a sequence.
     items: by name of the load, those of each sequence.
+    kinds: uint32, or none.
     shared_prefixes: uint32; those of prompts too.
     arrays: of the manifest, as the core takes them.
-    item_sequences: the sequence of each item, by name of the load.
-    load_values: what sequences and items have of each load.
     ranks: how many, data-parallel; where context-parallel groups differ in size, those of the pool.
     fields: a PlanBatchRequest without them, as protobuf's JSON has it.
     """
 
-    def __init__(self, lengths: ArrayLike, **options: Unpack[PlanOptions]) -> None:
+    def __init__(self, lengths: ArrayLike | Iterable[float], **options: Unpack[PlanOptions]) -> None:
         for name in options.keys() - PlanOptions.__annotations__.keys():
             raise _unknown_option(name)
         max_tokens, passes = options.get("max_tokens"), options.get("passes")
@@ -65,12 +63,13 @@ class Request:
             given = [Pass(max_tokens, limits=limits)]
         elif limits is not None:
             raise InvalidRequest("limits and passes are set; give each pass its own limits")
-        self.lengths = lengths_of(lengths)
+        self.lengths = uint32_of("lengths", lengths)
 
-        def array(name: str, values: ArrayLike | None) -> NDArray[numpy.uint32]:
+        def array(name: str, values: Any) -> NDArray[numpy.uint32]:
             return uint32_of(name, () if values is None else values)
 
         self.group_ids = array("group_ids", options.get("group_ids"))
+        self.kinds = array("kinds", options.get("kinds"))
         prefixes = array("shared_prefixes", options.get("shared_prefixes"))
         if options.get("prompt_lengths") is not None:
             prefixes = _of_prompts(array("prompt_lengths", options["prompt_lengths"]), self.lengths, self.group_ids)
@@ -82,12 +81,7 @@ class Request:
         for name, _ in loads:
             if name in items:
                 raise InvalidRequest(f'loads and items both have "{name}"; its items add up to it')
-        self.items, self.shared_prefixes = items, prefixes
-        self.item_sequences = {name: lists.sequences for name, lists in items.items()}
-        self.load_values = LoadValues(
-            {**dict(loads), **{name: lists.sums for name, lists in items.items()}},
-            {name: lists.values for name, lists in items.items()},
-        )
+        self.loads, self.items, self.shared_prefixes = dict(loads), items, prefixes
         self.arrays = (
             self.lengths,
             self.group_ids,
@@ -95,9 +89,9 @@ class Request:
             array("ages", options.get("ages")),
             prefixes,
             array("shared_with", options.get("shared_with")),
-            array("kinds", options.get("kinds")),
+            self.kinds,
             [*loads, *((name, NO_VALUES) for name in items)],
-            [(name, self.item_sequences[name], lists.values) for name, lists in items.items()],
+            [(name, lists.sequences, lists.values) for name, lists in items.items()],
         )
         cost = options.get("cost")
         fitted = isinstance(cost, str) and cost == "fitted"
@@ -174,6 +168,24 @@ def check_options(options: PlanOptions) -> None:
     Request((), **own)
 
 
+def columns_listed(options: PlanOptions) -> PlanOptions:
+    """The options, of which those with one entry a sequence can be read more than once."""
+    found: Any = dict(options)
+    for name in _OF_SEQUENCES:
+        values, where = found.get(name), f"manifest.{name}"
+        if isinstance(values, Mapping) and name in BY_NAME:
+            values = {load: listed(where, one) for load, one in values.items()}
+            if name == "items":
+                values = {
+                    load: [listed(where, one) for one in lists] if isinstance(lists, Iterable) else lists
+                    for load, lists in values.items()
+                }
+            found[name] = values
+        elif values is not None and name not in BY_NAME:
+            found[name] = listed(where, values)
+    return found  # type: ignore[no-any-return]
+
+
 def _dynamic_context(asked: bool | DynamicContext | None) -> dict[str, int] | None:
     """The sizes of groups, as the wire contract has them; None where all are alike."""
     if isinstance(asked, DynamicContext):
@@ -193,6 +205,22 @@ def _order(word: str | None, shuffle: bool | None) -> str | None:
     return "ORDER_SHUFFLED" if shuffle else order
 
 
+def kept(arrays: _core.Arrays) -> _core.Arrays:
+    """Copies, which stay as they are when the caller's arrays change."""
+    lengths, group_ids, ranks, ages, shared_prefixes, shared_with, kinds, loads, items = arrays
+    return (
+        lengths.copy(),
+        group_ids.copy(),
+        ranks.copy(),
+        ages.copy(),
+        shared_prefixes.copy(),
+        shared_with.copy(),
+        kinds.copy(),
+        [(name, values.copy()) for name, values in loads],
+        [(name, sequences.copy(), values.copy()) for name, sequences, values in items],
+    )
+
+
 def to_json(fields: dict[str, Any]) -> str:
     """As the core reads it."""
     return json.dumps(_plain(fields))
@@ -207,42 +235,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return _NOT_FINITE[str(value)]
     return value
-
-
-def lengths_of(lengths: ArrayLike) -> NDArray[numpy.uint32]:
-    """As the core takes them, without a copy where they are so already."""
-    return uint32_of("lengths", lengths)
-
-
-def uint32_of(name: str, values: ArrayLike) -> NDArray[numpy.uint32]:
-    is_list = isinstance(values, (list, tuple))
-    try:
-        array = numpy.asarray(values)
-    except (TypeError, ValueError, RuntimeError) as error:
-        # Of lists of different lengths, or a tensor that is not on the host.
-        if is_list:
-            _check_wholes(name, values)  # type: ignore[arg-type]
-        raise InvalidRequest(f"manifest.{name} is no array: {error}") from None
-    if array.ndim == 0:
-        raise InvalidRequest(
-            f"manifest.{name} is {reprlib.repr(values)}; must be a list or an array of whole numbers"
-        )
-    if array.ndim != 1:
-        raise InvalidRequest(f"manifest.{name} has {array.ndim} dimensions; it must have one")
-    if array.size == 0:
-        return numpy.empty(0, numpy.uint32)
-    # NumPy reads True beside numbers as 1.
-    has_flags = is_list and not _FLAGS.isdisjoint(map(type, values))  # type: ignore[arg-type]
-    if array.dtype.kind not in "iu" or has_flags:
-        if is_list or array.dtype.kind == "O":
-            _check_wholes(name, values)  # type: ignore[arg-type]
-        raise InvalidRequest(f"manifest.{name} has dtype {array.dtype}; it must be of whole numbers")
-    if array.dtype != numpy.uint32:
-        for wrong in (array < 0, array > _MOST):
-            if wrong.any():
-                place = int(wrong.argmax())
-                raise InvalidRequest(f"manifest.{name}[{place}] is {array[place]}; must be 0 to {_MOST}")
-    return numpy.ascontiguousarray(array, numpy.uint32)
 
 
 def _of_prompts(
@@ -272,13 +264,3 @@ def _of_prompts(
             f"{of_first[place]}, which is of the same group"
         )
     return prompts
-
-
-def _check_wholes(name: str, values: Iterable[Any]) -> None:
-    """Raises InvalidRequest for the first that is none, or out of range."""
-    for place, value in enumerate(values):
-        where = f"manifest.{name}[{place}]"
-        if type(value) in _FLAGS:
-            raise InvalidRequest(f"{where} is {value}; must be a whole number")
-        if not 0 <= whole(where, value) <= _MOST:
-            raise InvalidRequest(f"{where} is {value}; must be 0 to {_MOST}")

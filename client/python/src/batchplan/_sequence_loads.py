@@ -9,9 +9,9 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
+from batchplan._columns import uint32_of
 from batchplan._errors import InvalidRequest
 from batchplan._loads import ItemLists, Values, items_of, loads_of
-from batchplan._request import uint32_of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -52,13 +52,8 @@ class PlannedSampler(_Hook):
     """What Trainer takes for its own: it hands this to the DataLoader as its batch_sampler, tells it the
     epoch, and keeps Accelerate from dividing its batches. Every iterator begins its epoch."""
 
-    def __init__(self, batches: GlobalBatches, dummy: int | None = None) -> None:
-        """
-        Args:
-            dummy: position of what stands in for what empty micro-batches lack; None: there are no such.
-        """
+    def __init__(self, batches: GlobalBatches) -> None:
         self.batches = batches
-        self.dummy = dummy
         self.epoch = 0
         # Whom Accelerate tells the epoch, in a sampler of batches.
         self.sampler = self
@@ -77,23 +72,32 @@ class PlannedSampler(_Hook):
     def __len__(self) -> int:
         return self.batches.count(self.epoch)
 
+    @property
+    def way_out(self) -> str:
+        """How no micro-batch is empty."""
+        if self.batches.steps_of(0) > 1:
+            return "Set dataloader_drop_last=True"
+        # It would leave out all there is.
+        return "Lower gradient_accumulation_steps, or give more of them"
+
 
 def fill_empty(loader: Any, sampler: PlannedSampler) -> None:
-    """Has a DataLoader make the sampler's empty micro-batches of its dummy, with a loss of zero.
+    """Has a DataLoader make the sampler's empty micro-batches of one of its sequences, with a loss of zero.
 
     Raises:
         ValueError: the collator makes nothing by which a loss becomes zero.
     """
-    if sampler.dummy is None:
+    dummy = sampler.batches.stand_in
+    if dummy is None:
         return
     # Of Accelerate's, which wraps another one.
     loader = getattr(loader, "base_dataloader", loader)
     try:
-        loader.collate_fn = DummyBatchCollator(loader.collate_fn, loader.dataset[sampler.dummy])
+        loader.collate_fn = DummyBatchCollator(loader.collate_fn, loader.dataset[dummy])
     except ValueError as error:
         raise ValueError(
-            f"the last global batch of an epoch has fewer rows than micro-batches, and none can take their place: "
-            f"{error}. Set dataloader_drop_last=True"
+            f"the last global batch of an epoch has fewer sequences, or rows, than micro-batches, and none can take "
+            f"their place: {error}. {sampler.way_out}"
         ) from error
 
 

@@ -37,7 +37,7 @@ class RowSampler(BatchSampler):
                 f"the dataset has {len(self._rows)} packed rows, and a step takes {batch_size} (local_batch_size "
                 f"{self._of_device} * {ranks} ranks * {steps}): drop_last, or pipeline parallelism, leaves none"
             )
-        options, _ = self._rows.of_trainer(
+        options = self._rows.of_trainer(
             self._asked, self._of_device, batch_size, drop_last=self._is_dropped
         )
         super().__init__(

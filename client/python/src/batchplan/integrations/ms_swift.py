@@ -224,7 +224,7 @@ def _planned_sampler(
     rows = PackedRows(numpy.concatenate([numpy.asarray(row, numpy.int64) for row in lengths]), counts)
     steps, of_device, drop_last = trainer.args.gradient_accumulation_steps, shard.batch_size, shard.drop_last
     batch_size = of_device * shard.world_size * steps
-    of_rows, dummy = rows.of_trainer(options, of_device, batch_size, drop_last=drop_last)
+    of_rows = rows.of_trainer(options, of_device, batch_size, drop_last=drop_last)
     of_rows["dp"], of_rows["seed"], of_rows["shuffle"] = shard.world_size, shard.base_seed, shard.shuffle
     with in_trainers_words():
         batches = GlobalBatches(
@@ -236,12 +236,12 @@ def _planned_sampler(
             **of_rows,
         )
     divides = trainer.model_accepts_loss_kwargs or trainer.compute_loss_func is not None
-    if dummy is not None and not divides:
+    sampler = PlannedSampler(batches)
+    if batches.stand_in is not None and not divides:
         raise ValueError(
             "the last global batch of an epoch has fewer rows than micro-batches, and the loss is the mean of each, "
-            "which is NaN of none: set dataloader_drop_last=True"
+            f"which is NaN of none. {sampler.way_out}"
         )
-    sampler = PlannedSampler(batches, dummy)
     # A training that goes on amid an epoch asks for another loader, and tells the epoch to the first.
     before = getattr(trainer, "_batchplan_sampler", None)
     sampler.set_epoch(before.epoch if before is not None else 0)

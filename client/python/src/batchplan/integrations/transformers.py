@@ -7,7 +7,8 @@
 
 An optimizer step takes the sequences that it would take without: per_device_train_batch_size on every
 rank, gradient_accumulation_steps times. The plan says which of them make up each micro-batch on each rank,
-within the token budget, so that ranks have alike work. Epochs, checkpoints and the learning rate's
+within the token budget, so that ranks have alike work. Where there are fewer sequences than micro-batches, the
+shortest one stands in for those that are missing, with a loss of zero. Epochs, checkpoints and the learning rate's
 schedule are the trainer's own. Each sequence comes once an epoch; of a mixture with proportions at most once, as the
 epoch ends with the first source that runs out.
 
@@ -25,13 +26,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import types
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
+from batchplan._columns import listed
 from batchplan._option_help import takes_options
 from batchplan._options import Pass, PlanOptions, load_costs
-from batchplan._request import check_options
+from batchplan._request import check_options, columns_listed
 from batchplan.integrations._loss_weights import check_weights, weigh_losses
 
 if TYPE_CHECKING:
@@ -54,7 +57,7 @@ _HOOKS = ("_get_train_sampler", "get_train_dataloader")
 def plan_batches(
     trainer: Any,
     *,
-    lengths: ArrayLike | None = None,
+    lengths: ArrayLike | Iterable[float] | None = None,
     padded: bool | None = None,
     equal_counts: bool = False,
     mixture: Mixture | None = None,
@@ -119,6 +122,10 @@ def plan_batches(
         raise ValueError("prompt_lengths is given; a trainer lays every sequence whole: leave it out")
     if padded is not None and options.get("passes") is not None:
         raise ValueError(f"padded is {padded}, and passes is given, whose scan says so: leave it out")
+    if lengths is not None:
+        lengths = listed("manifest.lengths", lengths)
+    # Every train() reads them.
+    options = columns_listed(options)
     # What is wrong with them is wrong for any lengths. Packed rows need no budget.
     check_options(options if _has_budget(options) else {**options, "max_tokens": 1})
     for place, one in enumerate(load_costs(options.get("cost"))):
@@ -225,7 +232,7 @@ def _tell_unplanned(owner: Any) -> None:
 def _planned_sampler(
     trainer: Any,
     dataset: Any,
-    lengths: ArrayLike | None,
+    lengths: ArrayLike | Iterable[float] | None,
     padded: bool | None,
     equal_counts: bool,
     mixture: Mixture | None,
@@ -237,7 +244,8 @@ def _planned_sampler(
     from batchplan.torch._global_batches import GlobalBatches
     from batchplan.torch._row_costs import packed_rows
 
-    _check(trainer, _counts_are_equal(trainer, equal_counts, given))
+    are_equal = _counts_are_equal(trainer, equal_counts, given)
+    _check(trainer, are_equal)
     args = trainer.args
     rows = rows_of(trainer.train_dataset) if lengths is None else packed_rows(lengths)
     planned: Any = rows or (_lengths_of(trainer, dataset) if lengths is None else lengths)
@@ -252,14 +260,13 @@ def _planned_sampler(
     if options.get("synchronization") is None:
         options["synchronization"] = _synchronization(trainer)
     global_batch = trainer.get_total_train_batch_size(args)
-    dummy: int | None = None
     if rows is None:
         if not _has_budget(given):
             raise _needs_budget(lengths)
         _lay_out(options, trainer.data_collator, padded)
     else:
         _check_rows(trainer, dataset, rows, padded)
-        options, dummy = rows.of_trainer(
+        options = rows.of_trainer(
             options, args.per_device_train_batch_size, global_batch, drop_last=args.dataloader_drop_last
         )
     if equal_counts:
@@ -282,9 +289,10 @@ def _planned_sampler(
             microbatches_per_step=args.gradient_accumulation_steps,
             mixture=mixture,
             largest_first=largest_first,
+            allow_empty_where_needed=not are_equal,
             **options,
         )
-    return PlannedSampler(batches, dummy)
+    return PlannedSampler(batches)
 
 
 def _tell_epochs(loader: Any) -> Any:
@@ -402,7 +410,7 @@ def _has_budget(options: PlanOptions) -> bool:
     return any(options.get(name) is not None for name in ("max_tokens", "passes"))
 
 
-def _are_packed(dataset: Any, lengths: ArrayLike | None) -> bool:
+def _are_packed(dataset: Any, lengths: Any) -> bool:
     """Whether the rows can be dealt without a budget."""
     from batchplan.integrations._packed_rows import are_packed
     from batchplan.torch._row_costs import packed_rows
@@ -413,7 +421,7 @@ def _are_packed(dataset: Any, lengths: ArrayLike | None) -> bool:
     return dataset is None or are_packed(dataset)
 
 
-def _needs_budget(lengths: ArrayLike | None) -> ValueError:
+def _needs_budget(lengths: Any) -> ValueError:
     why = "no seq_lengths, no position_ids that begin anew"
     if lengths is not None:
         why = "lengths has a number for each of them, and not a list"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -67,7 +67,7 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
     @takes_options(without=NOT_OF_SAMPLERS, defaults={"shuffle": True})
     def __init__(
         self,
-        lengths: ArrayLike | PackedRows,
+        lengths: ArrayLike | Iterable[float] | PackedRows,
         batch_size: int | BatchSizeSchedule,
         *,
         rank: int = 0,

@@ -41,7 +41,10 @@ class Dataset:
             )
         self.prompts = None if options.get("prompt_lengths") is None else request.shared_prefixes
         self.loads = SequenceLoads.of_options(
-            len(self.lengths), loads=options.get("loads"), items=options.get("items"), kinds=options.get("kinds")
+            len(self.lengths),
+            loads=request.loads,
+            items=request.items,
+            kinds=None if options.get("kinds") is None else request.kinds,
         )
 
     def of(self, positions: NDArray[Any]) -> dict[str, Any]:

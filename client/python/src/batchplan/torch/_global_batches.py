@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy
 from numpy.typing import ArrayLike
 
 from batchplan._checks import flag, members, whole
+from batchplan._columns import listed
 from batchplan._errors import InvalidRequest
 from batchplan._options import Pass, PlanOptions
 from batchplan._plan import Plan
@@ -49,12 +51,14 @@ class GlobalBatches:
     Attributes:
         ranks: data-parallel.
         microbatches_per_step: of each rank and global batch, or mini-batch; None: as few as it takes.
+        stand_in: position of the shortest sequence, or row, whose tensors can stand in for those of micro-batches
+            without sequences; None: there are no such.
         identity: what a place in an epoch depends on, by name; JSON. The capacity is in it too.
     """
 
     def __init__(
         self,
-        lengths: ArrayLike | PackedRows,
+        lengths: ArrayLike | Iterable[float] | PackedRows,
         batch_size: int | BatchSizeSchedule,
         *,
         rank: int,
@@ -63,13 +67,20 @@ class GlobalBatches:
         window: int = 1,
         mixture: Mixture | None = None,
         largest_first: bool = False,
+        allow_empty_where_needed: bool = False,
         **options: Unpack[PlanOptions],
     ) -> None:
-        """See BatchSampler, whose arguments and errors these are."""
+        """See BatchSampler, whose arguments and errors these are.
+
+        Args:
+            allow_empty_where_needed: have allow_empty_microbatches if epochs can't be divided without, unless a pass
+                says which kinds run at the same time, as what stands in for sequences is of one kind.
+        """
         self._given = options.copy()
         shuffle = self._given.pop("shuffle", None)
         if options.get("passes") is not None:
             self._given["passes"] = members("passes", options["passes"], Pass)
+        lengths = listed("manifest.lengths", lengths)
         self._rows = packed_rows(lengths)
         planned = lengths if self._rows is None else self._rows.widths
         of_rows = self._given if self._rows is None else self._rows.planned(self._given)
@@ -105,7 +116,18 @@ class GlobalBatches:
         try:
             self._own = self._divided(self._planner)
         except UndividableError as error:
-            self._refuse(error)
+            kinds = self._given["passes"][0].kinds_per_slot
+            if not allow_empty_where_needed or kinds not in (None, "any"):
+                self._refuse(error)
+            self._given["allow_empty_microbatches"] = True
+            self._planner = self._planner_of(self._capacity)
+            try:
+                self._own = self._divided(self._planner)
+            except UndividableError as still:
+                self._refuse(still)
+        self.stand_in: int | None = None
+        if self._given.get("allow_empty_microbatches"):
+            self.stand_in = int(self._dataset.lengths.argmin())
         stages = self._schedule.stages
         self.identity: dict[str, Any] = {
             "sequences": len(self._dataset.lengths),
@@ -242,10 +264,10 @@ class GlobalBatches:
                 f"batch_size is {error.batch_size}; {where} would end within group "
                 f"{self._dataset.group_ids[error.batch[-1]]}, and {self._stays()}: it must hold whole groups"
             ) from None
-        ways_out = (
-            "drop_last=True leaves out what can't be divided at an epoch's end, and "
-            "allow_empty_microbatches=True gives ranks micro-batches without sequences"
-        )
+        ways_out = "allow_empty_microbatches=True gives ranks micro-batches without sequences"
+        # Of one global batch it leaves nothing.
+        if len(self._dataset.lengths) >= self._schedule.smallest:
+            ways_out = f"drop_last=True leaves out what can't be divided at an epoch's end, and {ways_out}"
         if error.sharing:
             raise InvalidRequest(
                 f"lengths can't be divided among {self.ranks} ranks: they are {error.sharing} more than a "

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from batchplan._checks import members, whole
 from batchplan._errors import InvalidRequest
@@ -123,7 +123,7 @@ class PackedRows:
 
     def of_trainer(
         self, options: PlanOptions, of_device: int, batch_size: int, *, drop_last: bool
-    ) -> tuple[PlanOptions, int | None]:
+    ) -> PlanOptions:
         """For global batches of a trainer that steps after a fixed number of micro-batches.
 
         Args:
@@ -132,8 +132,7 @@ class PackedRows:
             batch_size: rows of a global batch, over all ranks.
 
         Returns:
-            the options; and the row that stands in, with a loss of zero, where the last global batch has fewer
-            rows than micro-batches. None: it has enough.
+            the options, with allow_empty_microbatches where the last global batch has fewer rows than micro-batches.
 
         Raises:
             InvalidRequest: the budget does not hold the widest row.
@@ -145,9 +144,9 @@ class PackedRows:
         # Each micro-batch of each global batch has a row where rows are as many.
         needed = -(-len(self) // batch_size) * (batch_size // of_device)
         if drop_last or len(self) % batch_size == 0 or (self.most(found) > 1 and len(self) >= needed):
-            return found, None
+            return found
         found["allow_empty_microbatches"] = True
-        return found, int(self.widths.argmin())
+        return found
 
     def planned(self, options: PlanOptions) -> PlanOptions:
         """The options by which the rows are planned as sequences of their widths.
@@ -202,7 +201,7 @@ class PackedRows:
         return {**asked, **of_sequences, "lengths": digest, **cost}
 
 
-def packed_rows(lengths: ArrayLike | PackedRows) -> PackedRows | None:
+def packed_rows(lengths: Any) -> PackedRows | None:
     """The rows, where the entries are those of rows: each the lengths of the sequences in it, in place of one
     length. None: they are not.
 
@@ -211,7 +210,7 @@ def packed_rows(lengths: ArrayLike | PackedRows) -> PackedRows | None:
     """
     if isinstance(lengths, PackedRows):
         return lengths
-    entries: Any = lengths
+    entries = lengths
     if isinstance(lengths, numpy.ndarray) and lengths.dtype == object:
         entries = list(lengths)
     elif not isinstance(lengths, Sequence) or isinstance(lengths, (str, bytes)):
@@ -270,7 +269,8 @@ def rows_of_positions(
 
 
 def _is_row(entry: Any) -> bool:
-    return hasattr(entry, "__len__") and not isinstance(entry, (str, bytes, dict))
+    # Tensors and arrays of one number have a __len__ that raises.
+    return hasattr(entry, "__len__") and not isinstance(entry, (str, bytes, dict)) and getattr(entry, "ndim", 1) > 0
 
 
 def _first(options: PlanOptions) -> Pass:

@@ -32,13 +32,14 @@ class Planned:
     def shared_tokens(self, number: int) -> _Uint32s: ...
     def item_ranks(self, number: int) -> list[tuple[str, _Uint32s]]: ...
 
-# Tensors are DLPack's capsules.
+# Tensors are addresses, which the caller has checked and keeps; else DLPack's capsules.
 class Field:
     def __init__(
         self,
         content: int,
-        source: object | None,
-        destination: object,
+        source: int,
+        destination: int,
+        element_size: int,
         elements_per_token: int,
         width: int,
         token_shift: int,
@@ -48,11 +49,13 @@ class Field:
 class Row:
     def __init__(
         self,
-        cu_seqlens: object,
-        cu_seqlens_padded: object,
-        sequence_index: object,
-        least_shared: object | None,
-        error_word: object | None,
+        backend: int,
+        cu_seqlens: int,
+        cu_seqlens_padded: int,
+        sequence_index: int,
+        num_sequences: int,
+        least_shared: int | None,
+        error_word: int,
         *,
         length_multiple: int,
         row_width: int,
@@ -65,7 +68,7 @@ class Row:
         self,
         fields: Sequence[Field],
         indexed: bool,
-        offsets: object | None,
+        offsets: int,
         num_rows: int,
         num_tokens: int,
         stream: int,
@@ -74,7 +77,7 @@ class Row:
         self,
         fields: Sequence[Field],
         indexed: bool,
-        offsets: object | None,
+        offsets: int,
         num_rows: int,
         num_tokens: int,
         stream: int,

@@ -1,5 +1,6 @@
 import enum
 from collections.abc import Sequence
+from typing import Any
 
 import numpy
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ Arrays = tuple[
 ]
 
 class Planned:
-    def head_json(self) -> str: ...
+    def head(self) -> dict[str, Any]: ...
     def ranks(self) -> int: ...
     def deferred(self) -> _Uint32s: ...
     def sequence_index(self, number: int) -> _Uint32s: ...
@@ -120,8 +121,11 @@ def status_string(status: int) -> str: ...
 class Stop:
     def request(self) -> bool: ...
 
+class AskedPlan:
+    def __init__(self, request_json: str, has_ranks: bool) -> None: ...
+
 def plan_batch(
-    request_json: str,
+    asked: AskedPlan,
     arrays: Arrays,
     watches_signals: bool = False,
     seconds: float | None = None,

@@ -1,5 +1,9 @@
 #include "batchplan/kernels.h"
 
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -7,11 +11,11 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -46,13 +50,6 @@ void Check(batchplan_status status) {
   throw StatusError(absl::FailedPreconditionError(message));
 }
 
-batchplan_backend BackendOf(int device_type) {
-  if (device_type == nb::device::cpu::value) return BATCHPLAN_BACKEND_HOST;
-  if (device_type == nb::device::cuda::value) return BATCHPLAN_BACKEND_CUDA;
-  Refuse(absl::StrCat("a tensor is on a device of DLPack's type ", device_type,
-                      "; must be 1, the host, or 2, CUDA"));
-}
-
 batchplan_data_type DataTypeOf(const nb::dlpack::dtype& type) {
   using nb::dlpack::dtype_code;
   struct Known {
@@ -72,102 +69,102 @@ batchplan_data_type DataTypeOf(const nb::dlpack::dtype& type) {
   Refuse("a tensor to be summed is of a type that the kernels do not sum");
 }
 
-// One tensor that is packed or unpacked; Python has checked its shape.
-struct Field {
-  batchplan_content content;
-  std::optional<Source> source;
-  Tensor destination;
-  uint64_t elements_per_token;
-  uint64_t width;
-  int32_t token_shift;
-  std::array<unsigned char, 16> pad_value;
-
-  batchplan_field view() const {
-    batchplan_field field = {};
-    field.content = content;
-    field.element_size = destination.dtype().bits * destination.dtype().lanes / 8;
-    field.elements_per_token = elements_per_token;
-    field.source = source ? source->data() : nullptr;
-    field.destination = destination.data();
-    field.width = width;
-    field.token_shift = token_shift;
-    std::copy(pad_value.begin(), pad_value.end(), field.pad_value);
-    return field;
-  }
-};
-
-Field MakeField(batchplan_content content, std::optional<Source> source, Tensor destination,
-                uint64_t elements_per_token, uint64_t width, int32_t token_shift,
-                const nb::bytes& pad_value) {
-  Field field = {
-      content, std::move(source), std::move(destination), elements_per_token, width, token_shift,
-      {}};
-  if (pad_value.size() > field.pad_value.size()) Refuse("pad_value is longer than 16 bytes");
-  std::copy_n(pad_value.c_str(), pad_value.size(), field.pad_value.begin());
+// One tensor that is packed or unpacked, by its address; Python has checked it.
+batchplan_field MakeField(batchplan_content content, uintptr_t source, uintptr_t destination,
+                          uint32_t element_size, uint64_t elements_per_token, uint64_t width,
+                          int32_t token_shift, const nb::bytes& pad_value) {
+  batchplan_field field = {};
+  field.content = content;
+  field.element_size = element_size;
+  field.elements_per_token = elements_per_token;
+  field.source = reinterpret_cast<const void*>(source);
+  field.destination = reinterpret_cast<void*>(destination);
+  field.width = width;
+  field.token_shift = token_shift;
+  if (pad_value.size() > sizeof field.pad_value) Refuse("pad_value is longer than 16 bytes");
+  std::memcpy(field.pad_value, pad_value.c_str(), pad_value.size());
   return field;
+}
+
+uint64_t BytesOf(const batchplan_field& field, uint64_t tokens) {
+  return tokens * field.elements_per_token * field.element_size;
+}
+
+// Of a field on the host, whose destination will be written over so many tokens. Fresh memory is
+// then had in pages of 2 MiB where the system has such: zeroing and mapping 4 KiB at a time takes
+// several times as long as the copies do.
+void ExpectWrites([[maybe_unused]] const batchplan_field& field, [[maybe_unused]] uint64_t tokens) {
+#ifdef MADV_HUGEPAGE
+  constexpr uintptr_t kPage = uintptr_t{2} << 20;
+  const auto address = reinterpret_cast<uintptr_t>(field.destination);
+  const uintptr_t begin = (address + kPage - 1) / kPage * kPage;
+  const uintptr_t end = (address + BytesOf(field, tokens)) / kPage * kPage;
+  // Whole pages alone: all of them are written. What the system refuses costs time, and no more.
+  if (begin + kPage < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#endif
+}
+
+// Of a field on the host, its pad value for tokens `first` to `first` + `count`.
+void PadTokens(const batchplan_field& field, uint64_t first, uint64_t count) {
+  const uint64_t size = BytesOf(field, count);
+  if (size == 0) return;
+  auto* const to = static_cast<std::byte*>(field.destination) + BytesOf(field, first);
+  std::memcpy(to, field.pad_value, field.element_size);
+  // Doubles what is written already, in pieces that stay in the first cache.
+  constexpr uint64_t kMost = 4096;
+  for (uint64_t written = field.element_size; written < size;) {
+    const uint64_t next = std::min({written, kMost, size - written});
+    std::memcpy(to + written, to, next);
+    written += next;
+  }
 }
 
 // A micro-batch's row on a device. What is enqueued reads its arrays, which the caller keeps.
 class Row {
  public:
-  Row(Vector<const int32_t> cu_seqlens, Vector<const int32_t> cu_seqlens_padded,
-      Vector<const int32_t> sequence_index, std::optional<Vector<const int32_t>> least_shared,
-      std::optional<Vector<int32_t>> error_word, const batchplan_layout_options& options,
-      std::optional<uint32_t> context_parallel_rank)
-      : cu_seqlens_(std::move(cu_seqlens)),
-        cu_seqlens_padded_(std::move(cu_seqlens_padded)),
-        sequence_index_(std::move(sequence_index)),
-        least_shared_(std::move(least_shared)),
-        error_word_(std::move(error_word)),
-        backend_(BackendOf(cu_seqlens_.device_type())) {
-    if (cu_seqlens_.size() != cu_seqlens_padded_.size() ||
-        cu_seqlens_.size() != sequence_index_.size() + 1 ||
-        (least_shared_ && least_shared_->size() != sequence_index_.size())) {
-      Refuse("the row's arrays do not fit each other");
+  Row(batchplan_backend backend, const batchplan_row& row, const uint32_t* sequence_index,
+      batchplan_status* error_word)
+      : backend_(backend), row_(row), sequence_index_(sequence_index), error_word_(error_word) {}
+
+  void Pack(const std::vector<batchplan_field>& fields, bool indexed, uintptr_t offsets,
+            uint64_t num_rows, uint64_t num_tokens, uintptr_t stream) const {
+    const batchplan_sequences sequences = Sequences(indexed, offsets, num_rows, num_tokens);
+    const Unlocked unlocked;
+    if (backend_ == BATCHPLAN_BACKEND_HOST) {
+      for (const batchplan_field& field : fields) ExpectWrites(field, PackedTokens());
     }
-    row_ = {.cu_seqlens = cu_seqlens_.data(),
-            .cu_seqlens_padded = cu_seqlens_padded_.data(),
-            .num_sequences = static_cast<uint32_t>(sequence_index_.size()),
-            .options = options,
-            .context_parallel_rank = context_parallel_rank.value_or(BATCHPLAN_ALL_RANKS),
-            .least_shared = LeastShared()};
+    Check(batchplan_pack(backend_, &row_, &sequences, fields.data(),
+                         static_cast<uint32_t>(fields.size()), error_word_,
+                         reinterpret_cast<void*>(stream)));
   }
 
-  template <auto kMove>
-  void Move(const std::vector<Field>& fields, bool indexed,
-            const std::optional<Vector<const int64_t>>& offsets, uint64_t num_rows,
-            uint64_t num_tokens, uintptr_t stream) const {
-    const batchplan_sequences sequences = {.sequence_index = Index(indexed),
-                                           .offsets = offsets ? offsets->data() : nullptr,
-                                           .num_rows = num_rows,
-                                           .num_tokens = num_tokens};
-    std::vector<batchplan_field> views;
-    views.reserve(fields.size());
-    for (const Field& field : fields) {
-      if (BackendOf(field.destination.device_type()) != backend_) {
-        Refuse("a tensor is on another device than its row");
-      }
-      views.push_back(field.view());
-    }
+  // On the host padded rows of other sequences get the pad value too.
+  void Unpack(const std::vector<batchplan_field>& fields, bool indexed, uintptr_t offsets,
+              uint64_t num_rows, uint64_t num_tokens, uintptr_t stream) const {
+    const batchplan_sequences sequences = Sequences(indexed, offsets, num_rows, num_tokens);
+    const bool is_padded_on_host =
+        backend_ == BATCHPLAN_BACKEND_HOST && sequences.offsets == nullptr;
     const Unlocked unlocked;
-    Check(kMove(backend_, &row_, &sequences, views.data(), static_cast<uint32_t>(views.size()),
-                error_word(), reinterpret_cast<void*>(stream)));
+    if (is_padded_on_host) {
+      for (const batchplan_field& field : fields) ExpectWrites(field, num_rows * field.width);
+    }
+    Check(batchplan_unpack(backend_, &row_, &sequences, fields.data(),
+                           static_cast<uint32_t>(fields.size()), error_word_,
+                           reinterpret_cast<void*>(stream)));
+    if (is_padded_on_host && indexed) PadOtherRows(fields, num_rows);
   }
 
   // Of padded rows.
   void UnpackGradient(const Source& source, const Tensor& destination, uint64_t elements_per_token,
                       uint64_t width, bool indexed, uint64_t num_rows, uintptr_t stream) const {
-    const batchplan_sequences sequences = {.sequence_index = Index(indexed),
-                                           .offsets = nullptr,
-                                           .num_rows = num_rows,
-                                           .num_tokens = 0};
+    const batchplan_sequences sequences = Sequences(indexed, 0, num_rows, 0);
     const batchplan_gradient gradient = {.data_type = DataTypeOf(destination.dtype()),
                                          .elements_per_token = elements_per_token,
                                          .width = width,
                                          .source = source.data(),
                                          .destination = destination.data()};
     const Unlocked unlocked;
-    Check(batchplan_unpack_gradient(backend_, &row_, &sequences, &gradient, error_word(),
+    Check(batchplan_unpack_gradient(backend_, &row_, &sequences, &gradient, error_word_,
                                     reinterpret_cast<void*>(stream)));
   }
 
@@ -193,31 +190,52 @@ class Row {
     reduction.sums = sums.data();
     reduction.weight_sums = weight_sums.data();
     const Unlocked unlocked;
-    Check(batchplan_reduce(backend_, &row_, &reduction, error_word(),
+    Check(batchplan_reduce(backend_, &row_, &reduction, error_word_,
                            workspace ? workspace->data() : nullptr,
                            workspace ? workspace->size() : 0, reinterpret_cast<void*>(stream)));
   }
 
  private:
-  // An empty tensor has no address, but its row shares prefixes.
-  const int32_t* LeastShared() const {
-    static constexpr int32_t kNone = 0;
-    if (!least_shared_) return nullptr;
-    return least_shared_->size() > 0 ? least_shared_->data() : &kNone;
+  batchplan_sequences Sequences(bool indexed, uintptr_t offsets, uint64_t num_rows,
+                                uint64_t num_tokens) const {
+    return {.sequence_index = indexed ? sequence_index_ : nullptr,
+            .offsets = reinterpret_cast<const int64_t*>(offsets),
+            .num_rows = num_rows,
+            .num_tokens = num_tokens};
   }
-  // Positions are below 2^31 here: torch has no unsigned ones.
-  const uint32_t* Index(bool indexed) const {
-    return indexed ? reinterpret_cast<const uint32_t*>(sequence_index_.data()) : nullptr;
-  }
-  batchplan_status* error_word() const { return error_word_ ? error_word_->data() : nullptr; }
 
-  Vector<const int32_t> cu_seqlens_;
-  Vector<const int32_t> cu_seqlens_padded_;
-  Vector<const int32_t> sequence_index_;
-  std::optional<Vector<const int32_t>> least_shared_;
-  std::optional<Vector<int32_t>> error_word_;
+  // Of one rank, or of all of them.
+  uint64_t PackedTokens() const {
+    const batchplan_layout_options& options = row_.options;
+    const bool has_all = row_.context_parallel_rank == BATCHPLAN_ALL_RANKS;
+    return has_all ? options.row_width : options.row_width / options.context_parallel;
+  }
+
+  // On the host, of padded rows.
+  void PadOtherRows(const std::vector<batchplan_field>& fields, uint64_t num_rows) const {
+    std::vector<bool> is_planned(num_rows);
+    for (uint32_t i = 0; i < row_.num_sequences; ++i) {
+      // One without tokens may be anywhere.
+      if (sequence_index_[i] < num_rows) is_planned[sequence_index_[i]] = true;
+    }
+    const auto run_end = [&](uint64_t begin) {
+      uint64_t end = begin;
+      while (end < num_rows && is_planned[end] == is_planned[begin]) ++end;
+      return end;
+    };
+    for (uint64_t begin = 0, end = 0; begin < num_rows; begin = end) {
+      end = run_end(begin);
+      if (is_planned[begin]) continue;
+      for (const batchplan_field& field : fields) {
+        PadTokens(field, begin * field.width, (end - begin) * field.width);
+      }
+    }
+  }
+
   batchplan_backend backend_;
   batchplan_row row_;
+  const uint32_t* sequence_index_;
+  batchplan_status* error_word_;
 };
 
 // Writes what PackedRow needs of a row whose sequences have `lengths` tokens, on the host. Without
@@ -252,38 +270,48 @@ void LayOut(const Vector<const uint32_t>& lengths,
 }  // namespace
 
 void BindKernels(nb::module_& module) {
-  nb::class_<Field>(module, "Field")
-      .def(nb::new_(&MakeField), nb::arg("content"), nb::arg("source").none(),
-           nb::arg("destination"), nb::arg("elements_per_token"), nb::arg("width"),
+  nb::class_<batchplan_field>(module, "Field")
+      .def(nb::new_(&MakeField), nb::arg("content"), nb::arg("source"), nb::arg("destination"),
+           nb::arg("element_size"), nb::arg("elements_per_token"), nb::arg("width"),
            nb::arg("token_shift"), nb::arg("pad_value"));
 
-  const auto make_row =
-      [](Vector<const int32_t> cu_seqlens, Vector<const int32_t> cu_seqlens_padded,
-         Vector<const int32_t> sequence_index, std::optional<Vector<const int32_t>> least_shared,
-         std::optional<Vector<int32_t>> error_word, uint32_t length_multiple, uint32_t row_width,
-         uint32_t sequence_width, uint32_t context_parallel,
-         std::optional<uint32_t> context_parallel_rank, bool zigzag) {
-        const batchplan_layout_options options = {
-            .length_multiple = length_multiple,
-            .context_parallel = context_parallel,
-            .row_width = row_width,
-            .sequence_width = sequence_width,
-            .sharding = zigzag ? BATCHPLAN_SHARDING_ZIGZAG : BATCHPLAN_SHARDING_CONTIGUOUS};
-        return Row(std::move(cu_seqlens), std::move(cu_seqlens_padded), std::move(sequence_index),
-                   std::move(least_shared), std::move(error_word), options, context_parallel_rank);
-      };
+  const auto make_row = [](batchplan_backend backend, uintptr_t cu_seqlens,
+                           uintptr_t cu_seqlens_padded, uintptr_t sequence_index,
+                           uint32_t num_sequences, std::optional<uintptr_t> least_shared,
+                           uintptr_t error_word, uint32_t length_multiple, uint32_t row_width,
+                           uint32_t sequence_width, uint32_t context_parallel,
+                           std::optional<uint32_t> context_parallel_rank, bool zigzag) {
+    // An empty tensor has no address, but its row shares prefixes.
+    static constexpr int32_t kNoneShared = 0;
+    const int32_t* least = least_shared ? reinterpret_cast<const int32_t*>(*least_shared) : nullptr;
+    if (least_shared && least == nullptr) least = &kNoneShared;
+    const batchplan_row row = {
+        .cu_seqlens = reinterpret_cast<const int32_t*>(cu_seqlens),
+        .cu_seqlens_padded = reinterpret_cast<const int32_t*>(cu_seqlens_padded),
+        .num_sequences = num_sequences,
+        .options = {.length_multiple = length_multiple,
+                    .context_parallel = context_parallel,
+                    .row_width = row_width,
+                    .sequence_width = sequence_width,
+                    .sharding = zigzag ? BATCHPLAN_SHARDING_ZIGZAG : BATCHPLAN_SHARDING_CONTIGUOUS},
+        .context_parallel_rank = context_parallel_rank.value_or(BATCHPLAN_ALL_RANKS),
+        .least_shared = least};
+    // Positions are below 2^31 here: torch has no unsigned ones.
+    return Row(backend, row, reinterpret_cast<const uint32_t*>(sequence_index),
+               reinterpret_cast<batchplan_status*>(error_word));
+  };
   const auto add_move = [](nb::class_<Row>& row, const char* name, auto method) {
-    row.def(name, method, nb::arg("fields"), nb::arg("indexed"), nb::arg("offsets").none(),
+    row.def(name, method, nb::arg("fields"), nb::arg("indexed"), nb::arg("offsets"),
             nb::arg("num_rows"), nb::arg("num_tokens"), nb::arg("stream"));
   };
   nb::class_<Row> row(module, "Row");
-  row.def(nb::new_(make_row), nb::arg("cu_seqlens"), nb::arg("cu_seqlens_padded"),
-          nb::arg("sequence_index"), nb::arg("least_shared").none(), nb::arg("error_word").none(),
-          nb::kw_only(), nb::arg("length_multiple"), nb::arg("row_width"),
-          nb::arg("sequence_width"), nb::arg("context_parallel"),
-          nb::arg("context_parallel_rank").none(), nb::arg("zigzag"));
-  add_move(row, "pack", &Row::Move<&batchplan_pack>);
-  add_move(row, "unpack", &Row::Move<&batchplan_unpack>);
+  row.def(nb::new_(make_row), nb::arg("backend"), nb::arg("cu_seqlens"),
+          nb::arg("cu_seqlens_padded"), nb::arg("sequence_index"), nb::arg("num_sequences"),
+          nb::arg("least_shared").none(), nb::arg("error_word"), nb::kw_only(),
+          nb::arg("length_multiple"), nb::arg("row_width"), nb::arg("sequence_width"),
+          nb::arg("context_parallel"), nb::arg("context_parallel_rank").none(), nb::arg("zigzag"));
+  add_move(row, "pack", &Row::Pack);
+  add_move(row, "unpack", &Row::Unpack);
   row.def("unpack_gradient", &Row::UnpackGradient, nb::arg("source"), nb::arg("destination"),
           nb::arg("elements_per_token"), nb::arg("width"), nb::arg("indexed"), nb::arg("num_rows"),
           nb::arg("stream"));

@@ -27,6 +27,7 @@
 #include "client/python/core/bindings.h"
 #include "client/python/core/common_prefixes.h"
 #include "client/python/core/explaining.h"
+#include "client/python/core/message_dict.h"
 #include "client/python/core/messages.h"
 #include "client/python/core/planned.h"
 #include "client/python/core/planning.h"
@@ -112,11 +113,11 @@ nb::list ItemRanksOf(const SharedPlan& plan, size_t pass) {
   return loads;
 }
 
-SharedPlan PlanBatch(const std::string& request_json, const Arrays& arrays, bool watches_signals,
+SharedPlan PlanBatch(const AskedPlan& asked, const Arrays& arrays, bool watches_signals,
                      std::optional<double> seconds, const Stop* stop) {
   PlanningLimits limits = {.seconds = seconds, .watches_signals = watches_signals};
   if (stop != nullptr) limits.stop = *stop;
-  return PlanHere(request_json, View(arrays), limits);
+  return PlanHere(asked, View(arrays), limits);
 }
 
 template <auto kEncode>
@@ -373,7 +374,7 @@ NB_MODULE(_core, module) {
   WatchPythonsEnd();
 
   nb::class_<Planned>(module, "Planned")
-      .def("head_json", &Planned::head_json)
+      .def("head", [](const SharedPlan& plan) { return MessageDict(plan->head()); })
       .def("ranks", &Planned::ranks)
       .def("deferred", [](const SharedPlan& plan) { return Viewing(plan->deferred(), plan); })
       .def("sequence_index", &ArrayOf<&PassPlan::sequence_index>)
@@ -389,7 +390,9 @@ NB_MODULE(_core, module) {
     module.def(name, function, nb::arg("request_json"), nb::arg("arrays").noconvert());
   };
   nb::class_<Stop>(module, "Stop").def(nb::init<>()).def("request", &Stop::request_stop);
-  module.def("plan_batch", &PlanBatch, nb::arg("request_json"), nb::arg("arrays").noconvert(),
+  nb::class_<AskedPlan>(module, "AskedPlan")
+      .def(nb::init<const std::string&, bool>(), nb::arg("request_json"), nb::arg("has_ranks"));
+  module.def("plan_batch", &PlanBatch, nb::arg("asked"), nb::arg("arrays").noconvert(),
              nb::arg("watches_signals") = false, nb::arg("seconds") = nb::none(),
              nb::arg("stop") = nb::none());
   add("encode_plan_batch", &ToBytes<&EncodePlanBatch>);

@@ -6,7 +6,6 @@
 #include "batchplan/kernels.h"
 #include "client/python/core/status_error.h"
 #include "proto/batchplan/v1/convert.h"
-#include "proto/batchplan/v1/json.h"
 
 namespace batchplan::python {
 namespace {
@@ -58,12 +57,8 @@ absl::Status CheckArrays(const PassPlan& pass, uint32_t ranks) {
 
 }  // namespace
 
-Planned::Planned(Plan plan, uint32_t ranks, const v1::PlanBatchResponse& head)
-    : plan_(std::move(plan)), ranks_(ranks), head_json_(Get(ToCompleteJson(head))) {}
-
 v1::PlanBatchResponse Planned::ToResponse() const {
-  v1::PlanBatchResponse response;
-  Check(FromJson(head_json_, &response));
+  v1::PlanBatchResponse response = head_;
   response.mutable_deferred()->Add(plan_.deferred.begin(), plan_.deferred.end());
   for (size_t i = 0; i < plan_.passes.size(); ++i) {
     const PassPlan& pass = plan_.passes[i];
@@ -91,6 +86,8 @@ std::shared_ptr<Planned> ReadPlanned(v1::PlanBatchResponse response, uint32_t ra
   Plan plan = Get(ParseResponse(response));
   if (plan.passes.empty()) throw StatusError(absl::InternalError("the answer has no pass"));
   for (const PassPlan& pass : plan.passes) Check(CheckArrays(pass, ranks));
+  // A later server's, which are none of this plan when it is saved.
+  response.DiscardUnknownFields();
   response.clear_deferred();
   for (v1::PassPlan& pass : *response.mutable_passes()) {
     pass.clear_sequence_index();
@@ -102,7 +99,7 @@ std::shared_ptr<Planned> ReadPlanned(v1::PlanBatchResponse response, uint32_t ra
     pass.clear_shared_tokens();
     pass.clear_item_ranks();
   }
-  return std::make_shared<Planned>(std::move(plan), ranks, response);
+  return std::make_shared<Planned>(std::move(plan), ranks, std::move(response));
 }
 
 }  // namespace batchplan::python

@@ -1,11 +1,10 @@
-// A plan as Python reads it: arrays that NumPy views without a copy, and the rest as JSON.
+// A plan as Python reads it: arrays that NumPy views without a copy, and the rest as a message.
 
 #ifndef BATCHPLAN_CLIENT_PYTHON_CORE_PLANNED_H_
 #define BATCHPLAN_CLIENT_PYTHON_CORE_PLANNED_H_
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,23 +17,22 @@ namespace batchplan::python {
 class Planned {
  public:
   // `head` is the response without `deferred` and the arrays of its passes, which `plan` has.
-  // Throws StatusError.
-  Planned(Plan plan, uint32_t ranks, const v1::PlanBatchResponse& head);
+  Planned(Plan plan, uint32_t ranks, v1::PlanBatchResponse head)
+      : plan_(std::move(plan)), ranks_(ranks), head_(std::move(head)) {}
 
   const std::vector<PassPlan>& passes() const { return plan_.passes; }
   const std::vector<uint32_t>& deferred() const { return plan_.deferred; }
   // Data-parallel, or those of the pool where context-parallel groups differ in size.
   uint32_t ranks() const { return ranks_; }
-  // As protobuf's JSON.
-  const std::string& head_json() const { return head_json_; }
+  const v1::PlanBatchResponse& head() const { return head_; }
 
-  // The response with all of it. Throws StatusError.
+  // The response with all of it.
   v1::PlanBatchResponse ToResponse() const;
 
  private:
   Plan plan_;
   uint32_t ranks_;
-  std::string head_json_;
+  v1::PlanBatchResponse head_;
 };
 
 // The plan that a response carries, for `ranks` ranks. Throws StatusError.

@@ -6,12 +6,12 @@
 #include <chrono>
 #include <future>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "batchplan/v1/batch_planner.pb.h"
+#include "client/python/core/kept_thread.h"
 #include "client/python/core/status_error.h"
 #include "client/python/core/unlocked.h"
 #include "proto/batchplan/v1/convert.h"
@@ -37,16 +37,11 @@ uint32_t RanksOf(const Topology& topology) {
 }
 
 // Plans as a server does, without one. Throws StatusError; Cancelled once `stop` is requested.
-std::shared_ptr<Planned> MakePlanned(const std::string& request_json, const ManifestArrays& arrays,
+std::shared_ptr<Planned> MakePlanned(const AskedPlan& asked, const ManifestArrays& arrays,
                                      const std::stop_token& stop) {
-  v1::PlanBatchRequest request;
-  Check(FromJson(request_json, &request));
-  // Presets are read otherwise where there are ranks.
-  request.mutable_manifest()->mutable_ranks()->Add(arrays.ranks.begin(), arrays.ranks.end());
-  ParsedRequest parsed = Get(ParseRequest(request));
-  SetArrays(arrays, parsed.manifest);
+  const Manifest manifest = asked.manifest(arrays);
   const auto start = Clock::now();
-  Plan plan = Get(MakePlan(parsed.manifest, parsed.options, stop));
+  Plan plan = Get(MakePlan(manifest, asked.options(), stop));
   const auto time = absl::FromChrono(Clock::now() - start);
 
   Plan without_arrays = {.excluded = plan.excluded,
@@ -60,10 +55,11 @@ std::shared_ptr<Planned> MakePlanned(const std::string& request_json, const Mani
   }
   v1::PlanBatchResponse head;
   FillResponse(without_arrays, time, &head);
-  return std::make_shared<Planned>(std::move(plan), RanksOf(parsed.options.topology), head);
+  return std::make_shared<Planned>(std::move(plan), RanksOf(asked.options().topology),
+                                   std::move(head));
 }
 
-// The caller's thread while another one plans. Returns once that is done.
+// The caller's thread while another one plans. Returns or throws once that is done.
 void Await(const std::future<std::shared_ptr<Planned>>& plan, const PlanningLimits& limits) {
   const Clock::time_point end =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
@@ -89,41 +85,50 @@ void Await(const std::future<std::shared_ptr<Planned>>& plan, const PlanningLimi
   }
 }
 
-std::shared_ptr<Planned> PlanApart(const std::string& request_json, const ManifestArrays& arrays,
+std::shared_ptr<Planned> PlanApart(const AskedPlan& asked, const ManifestArrays& arrays,
                                    const PlanningLimits& limits) {
-  std::packaged_task<std::shared_ptr<Planned>()> task(
-      [&, token = limits.stop.get_token()] { return MakePlanned(request_json, arrays, token); });
-  std::future<std::shared_ptr<Planned>> plan = task.get_future();
-  std::thread planner(std::move(task));
-  try {
-    Await(plan, limits);
-  } catch (...) {
-    planner.join();
-    throw;
-  }
-  planner.join();
+  std::future<std::shared_ptr<Planned>> plan =
+      PlanInThread([&asked, &arrays, token = limits.stop.get_token()] {
+        return MakePlanned(asked, arrays, token);
+      });
+  Await(plan, limits);
   return plan.get();
 }
 
-std::shared_ptr<Planned> PlanWithin(const std::string& request_json, const ManifestArrays& arrays,
+std::shared_ptr<Planned> PlanWithin(const AskedPlan& asked, const ManifestArrays& arrays,
                                     const PlanningLimits& limits) {
   if (limits.seconds || limits.watches_signals) {
     try {
-      return PlanApart(request_json, arrays, limits);
+      return PlanApart(asked, arrays, limits);
     } catch (const std::system_error&) {
       // No thread could be started: plans in this one, without the time limit and without signals.
     }
   }
   const Unlocked unlocked(limits.stop);
-  return MakePlanned(request_json, arrays, limits.stop.get_token());
+  return MakePlanned(asked, arrays, limits.stop.get_token());
 }
 
 }  // namespace
 
-std::shared_ptr<Planned> PlanHere(const std::string& request_json, const ManifestArrays& arrays,
+AskedPlan::AskedPlan(const std::string& request_json, bool has_ranks) {
+  v1::PlanBatchRequest request;
+  Check(FromJson(request_json, &request));
+  if (has_ranks) request.mutable_manifest()->add_ranks(0);
+  parsed_ = Get(ParseRequest(request));
+  // The request goes; what its manifest is beside arrays are numbers.
+  SetArrays({}, parsed_.manifest);
+}
+
+Manifest AskedPlan::manifest(const ManifestArrays& arrays) const {
+  Manifest manifest = parsed_.manifest;
+  SetArrays(arrays, manifest);
+  return manifest;
+}
+
+std::shared_ptr<Planned> PlanHere(const AskedPlan& asked, const ManifestArrays& arrays,
                                   const PlanningLimits& limits) {
   try {
-    return PlanWithin(request_json, arrays, limits);
+    return PlanWithin(asked, arrays, limits);
   } catch (const StatusError& error) {
     if (!absl::IsCancelled(error.status) || !PythonEnds()) throw;
     // A thread that gets SystemExit ends silently.

@@ -11,6 +11,7 @@
 
 #include "client/python/core/messages.h"
 #include "client/python/core/planned.h"
+#include "proto/batchplan/v1/convert.h"
 
 namespace batchplan::python {
 
@@ -24,15 +25,28 @@ struct PlanningLimits {
   bool watches_signals = false;
 };
 
-// Plans as a server does, without one, within limits. `request_json` is a PlanBatchRequest without
-// the arrays of its manifest. Takes and gives back Python's lock; the planner sees a stop within
-// its longest stage. A plan that may be stopped from here is made in a thread of its own, some 50
-// us.
+// What is asked of plans, read once for the many plans of a run.
+class AskedPlan {
+ public:
+  // `request_json` is a PlanBatchRequest without the arrays of its manifest. Presets are read
+  // otherwise where there are `ranks` among these. Throws StatusError.
+  AskedPlan(const std::string& request_json, bool has_ranks);
+
+  const PlanOptions& options() const { return parsed_.options; }
+  Manifest manifest(const ManifestArrays& arrays) const;
+
+ private:
+  ParsedRequest parsed_;
+};
+
+// Plans as a server does, without one, within limits. Takes and gives back Python's lock; the
+// planner sees a stop within its longest stage. A plan that may be stopped from here is made in a
+// thread of its own, some 50 us.
 //
 // Throws StatusError: DeadlineExceeded when the time was over, Cancelled when stopped by others,
 // and what is wrong with the request; nanobind::python_error with what a signal's handler raised,
 // or, where Python ends, with SystemExit.
-std::shared_ptr<Planned> PlanHere(const std::string& request_json, const ManifestArrays& arrays,
+std::shared_ptr<Planned> PlanHere(const AskedPlan& asked, const ManifestArrays& arrays,
                                   const PlanningLimits& limits);
 
 }  // namespace batchplan::python

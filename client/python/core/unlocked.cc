@@ -5,6 +5,8 @@
 #include <mutex>
 #include <thread>
 
+#include "client/python/core/kept_thread.h"
+
 namespace nb = nanobind;
 
 namespace batchplan::python {
@@ -52,7 +54,10 @@ void EndPython() {
 }
 
 // A child has one thread, whatever its parent's others were at.
-void ForgetThreads() { gate = new Gate; }
+void ForgetThreads() {
+  gate = new Gate;
+  ForgetKeptThread();
+}
 
 }  // namespace
 
@@ -96,8 +101,9 @@ bool PythonEnds() {
 
 void WatchPythonsEnd() {
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&EndPython));
-  nb::module_::import_("os").attr("register_at_fork")(nb::arg("after_in_child") =
-                                                          nb::cpp_function(&ForgetThreads));
+  nb::module_::import_("os").attr("register_at_fork")(
+      nb::arg("before") = nb::cpp_function(&EndKeptThread),
+      nb::arg("after_in_child") = nb::cpp_function(&ForgetThreads));
 }
 
 }  // namespace batchplan::python

@@ -187,6 +187,51 @@ def test_where_grpc_hangs_in_a_forked_child_a_call_ends_in_its_time(server, fall
         assert line == "64" if fallback else "forked while another one used it" in line
 
 
+def test_the_thread_that_is_kept_for_plans_is_no_one_elses_concern():
+    """It takes no signals, and is gone before a fork, about which Python warns where there are threads."""
+    run = start("""
+        import os
+
+        def threads():
+            return len(os.listdir("/proc/self/task"))
+
+        before = threads()
+        plan(0.1)
+        plan(0.1)
+        assert threads() == before + 1, (threads(), before)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert signal.sigwait({signal.SIGUSR1}) == signal.SIGUSR1
+        child = os.fork()
+        if child == 0:
+            print(threads(), len(plan(0.1).fingerprint), threads(), flush=True)
+            os._exit(0)
+        assert threads() == before, threads()
+        assert os.waitpid(child, 0)[1] == 0
+        print(len(plan(0.1).fingerprint))
+        """)
+    assert run.communicate(timeout=120) == ("1 64 2\n64\n", "") and run.returncode == 0
+
+
+@pytest.mark.parametrize("at_once", [1, 8])
+def test_plans_of_threads_at_once_are_made_apart(at_once):
+    lengths = hard(1)[:64]
+    expected = batchplan.plan(lengths, dp=4, max_tokens=8192).fingerprint
+    request = _request.Request(lengths, dp=4, max_tokens=8192)
+    found = []
+
+    def work():
+        for _ in range(5):
+            found.append(_local.plan_request(request, seconds=60).fingerprint)
+
+    workers = [threading.Thread(target=work) for _ in range(at_once)]
+    for one in workers:
+        one.start()
+    for one in workers:
+        one.join()
+    assert found == [expected] * (5 * at_once)
+
+
 def test_ctrl_c_ends_a_long_plan():
     run = start("""
         # What runs in the background has inherited that it is ignored.

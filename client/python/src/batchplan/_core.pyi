@@ -1,5 +1,6 @@
 import enum
 from collections.abc import Sequence
+from typing import Any
 
 import numpy
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ Arrays = tuple[
 ]
 
 class Planned:
-    def head_json(self) -> str: ...
+    def head(self) -> dict[str, Any]: ...
     def ranks(self) -> int: ...
     def deferred(self) -> _Uint32s: ...
     def sequence_index(self, number: int) -> _Uint32s: ...
@@ -32,13 +33,14 @@ class Planned:
     def shared_tokens(self, number: int) -> _Uint32s: ...
     def item_ranks(self, number: int) -> list[tuple[str, _Uint32s]]: ...
 
-# Tensors are DLPack's capsules.
+# Tensors are addresses, which the caller has checked and keeps; else DLPack's capsules.
 class Field:
     def __init__(
         self,
         content: int,
-        source: object | None,
-        destination: object,
+        source: int,
+        destination: int,
+        element_size: int,
         elements_per_token: int,
         width: int,
         token_shift: int,
@@ -48,11 +50,13 @@ class Field:
 class Row:
     def __init__(
         self,
-        cu_seqlens: object,
-        cu_seqlens_padded: object,
-        sequence_index: object,
-        least_shared: object | None,
-        error_word: object | None,
+        backend: int,
+        cu_seqlens: int,
+        cu_seqlens_padded: int,
+        sequence_index: int,
+        num_sequences: int,
+        least_shared: int | None,
+        error_word: int,
         *,
         length_multiple: int,
         row_width: int,
@@ -65,7 +69,7 @@ class Row:
         self,
         fields: Sequence[Field],
         indexed: bool,
-        offsets: object | None,
+        offsets: int,
         num_rows: int,
         num_tokens: int,
         stream: int,
@@ -74,7 +78,7 @@ class Row:
         self,
         fields: Sequence[Field],
         indexed: bool,
-        offsets: object | None,
+        offsets: int,
         num_rows: int,
         num_tokens: int,
         stream: int,
@@ -117,8 +121,11 @@ def status_string(status: int) -> str: ...
 class Stop:
     def request(self) -> bool: ...
 
+class AskedPlan:
+    def __init__(self, request_json: str, has_ranks: bool) -> None: ...
+
 def plan_batch(
-    request_json: str,
+    asked: AskedPlan,
     arrays: Arrays,
     watches_signals: bool = False,
     seconds: float | None = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -44,10 +45,16 @@ def plan_request(
     """The same in so many seconds, and until `stop` is requested. DeadlineExceeded afterwards."""
     request_json = request.to_json()
     planned = _core.plan_batch(
-        request_json,
+        _asked(request_json, len(request.arrays[2]) > 0),
         request.arrays,
         watches_signals=threading.get_ident() == threading.main_thread().ident,
         seconds=seconds,
         stop=stop,
     )
     return Plan(planned, request_json, "in process", arrays=kept(request.arrays))
+
+
+# Steps of a run are asked for alike.
+@functools.lru_cache(maxsize=64)
+def _asked(request_json: str, has_ranks: bool) -> _core.AskedPlan:
+    return _core.AskedPlan(request_json, has_ranks)

@@ -109,10 +109,15 @@ class MicroBatch:
         multiple = self.length_multiple
         return _sums(-(-self.lengths.astype(numpy.int64) // multiple) * multiple)
 
-    @property
+    @functools.cached_property
     def max_seqlen(self) -> int:
         """The longest sequence in tokens; 0 without sequences."""
         return int(self.lengths.max(initial=0))
+
+    @functools.cached_property
+    def last_index(self) -> int:
+        """The largest of indices; -1 without sequences."""
+        return int(self.indices.max()) if len(self.indices) else -1
 
     def timing(
         self,

@@ -67,7 +67,7 @@ class Plan:
     ) -> None:
         self._is_slice = ranks is not None
         ranks = range(planned.ranks()) if ranks is None else ranks
-        head: dict[str, Any] = json.loads(planned.head_json())
+        head = planned.head()
         self._asked = asked_of(request_json)
         self.item_sequences = dict(item_sequences or {})
         loads = NO_LOADS

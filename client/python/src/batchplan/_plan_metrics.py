@@ -115,11 +115,15 @@ def decision_of(head: Mapping[str, Any]) -> MiniBatchDecision:
 
 
 def _fields(kind: Any, head: Mapping[str, Any]) -> dict[str, Any]:
-    names = (field.name for field in dataclasses.fields(kind) if field.name != "loads")
-    return {name: _number(head[_camel(name)]) for name in names}
+    return {name: _number(head[named]) for name, named in _names(kind)}
 
 
 @functools.cache
+def _names(kind: Any) -> list[tuple[str, str]]:
+    """Of its fields, here and in protobuf's JSON."""
+    return [(field.name, _camel(field.name)) for field in dataclasses.fields(kind) if field.name != "loads"]
+
+
 def _camel(name: str) -> str:
     return re.sub("_(.)", lambda letter: letter[1].upper(), name)
 

@@ -38,6 +38,9 @@ class Backend:
         return f"{self.name}: {self.reason}" if self.reason else self.name
 
 
+_ON_HOST = Backend("kernels on the host")
+
+
 def backend(device: torch.device | str | None = None) -> Backend:
     """What moves tensors of a device: the kernels of this package, or, where they can't run, torch's own operations,
     with the same results. Sums may then differ in the last bit.
@@ -63,7 +66,7 @@ def backend(device: torch.device | str | None = None) -> Backend:
     if forced:
         return Backend("torch's operations", f"{_VARIABLE} is {forced}")
     if place.type == "cpu":
-        return Backend("kernels on the host")
+        return _ON_HOST
     if place.type != "cuda":
         return Backend(
             "torch's operations", f"the kernels run on CUDA and on the host, not on {place.type}"

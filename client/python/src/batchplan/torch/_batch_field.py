@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 import numpy
 import torch
@@ -19,14 +18,15 @@ Sequences = Union[torch.Tensor, Sequence[torch.Tensor]]
 _MOST_SHIFT = 2**31 - 1
 
 
-@dataclasses.dataclass(frozen=True)
-class Filling:
+class Filling(NamedTuple):
     pad_value: complex = 0
     shift: int = 0
 
     @classmethod
     def of(cls, name: str, pad_value: complex, shift: int, dtype: torch.dtype) -> Filling:
         """Of a field of that dtype."""
+        if type(pad_value) is int and pad_value == 0 and type(shift) is int and shift == 0:
+            return _ZEROS
         if not isinstance(shift, (int, numpy.integer)) or abs(shift) > _MOST_SHIFT:
             raise ValueError(
                 f"shift of {name} is {shift}; must be a whole number of -{_MOST_SHIFT} to {_MOST_SHIFT}"
@@ -36,6 +36,10 @@ class Filling:
         if not isinstance(pad_value, (bool, int, float, complex)) or not _fits(pad_value, dtype):
             raise ValueError(f"pad_value of {name} is {pad_value!r}, which is no {dtype}")
         return cls(pad_value, int(shift))
+
+
+# Of most fields.
+_ZEROS = Filling()
 
 
 def _fits(value: complex, dtype: torch.dtype) -> bool:
@@ -52,8 +56,7 @@ def _fits(value: complex, dtype: torch.dtype) -> bool:
     return least <= value <= most
 
 
-@dataclasses.dataclass(frozen=True)
-class BatchField:
+class BatchField(NamedTuple):
     """One field of a batch: padded [rows, tokens, ...], or ragged [tokens, ...] with offsets [rows + 1].
     `gathered`: its rows are the micro-batch's alone, in its order."""
 
@@ -81,9 +84,10 @@ class BatchField:
             if sequences.ndim < 2:
                 shape = tuple(sequences.shape)
                 raise ValueError(f"{name} has shape {shape}; must be (rows, tokens, ...)")
-            _check_rows(name, len(sequences), microbatch, gathered)
-            there = numpy.full(len(microbatch), sequences.shape[1])
-            _check_lengths(name, there, microbatch, gathered)
+            rows, width = sequences.shape[:2]
+            _check_rows(name, rows, microbatch, gathered)
+            if width < microbatch.max_seqlen:
+                _check_lengths(name, numpy.full(len(microbatch), width), microbatch, gathered)
             return cls(name, sequences, None, gathered)
         if not isinstance(sequences, (list, tuple)):
             raise ValueError(f"{name} is a {type(sequences).__name__}; must be a tensor, or a list of them")
@@ -93,16 +97,10 @@ class BatchField:
         places = range(len(sequences)) if gathered else microbatch.indices.tolist()
         # Of no rows, the first one says what they would be.
         rows = [sequences[place] for place in places] or [sequences[0]]
-        for place, one in zip(places or [0], rows):
-            if not isinstance(one, torch.Tensor) or one.ndim < 1:
-                raise ValueError(f"{name}[{place}] is no tensor of (tokens, ...)")
-            if _kind_of(one) != _kind_of(rows[0]):
-                raise ValueError(
-                    f"{name}[{place}] is {one.dtype} of {tuple(one.shape)} on {one.device}; "
-                    f"{name}[{places[0]}] is {rows[0].dtype} of {tuple(rows[0].shape)} on {rows[0].device}"
-                )
+        if not _are_alike(rows):
+            raise ValueError(_unlike(name, places or [0], rows))
         rows = rows if len(microbatch) else [rows[0][:0]]
-        lengths = numpy.array([len(one) for one in rows[: len(microbatch)]], numpy.int64)
+        lengths = numpy.array([one.shape[0] for one in rows[: len(microbatch)]], numpy.int64)
         _check_lengths(name, lengths, microbatch, gathered)
         offsets = torch.from_numpy(numpy.concatenate([[0], lengths.cumsum()]))
         return cls(name, torch.cat(rows), offsets.to(rows[0].device), gathered=True)
@@ -114,7 +112,7 @@ class BatchField:
         ragged = getattr(sequences, "_ragged_idx", 1)
         if ragged != 1:
             raise ValueError(f"{name} is nested in dimension {ragged}; must be in 1, its tokens")
-        offsets = sequences.offsets().to(torch.int64)
+        offsets = sequences.offsets().to(torch.int64).contiguous()
         _check_rows(name, len(offsets) - 1, microbatch, gathered)
         values, later = sequences.values(), not is_on_host(offsets.device)
         error = None if later else offsets_error(name, offsets, len(values), microbatch, gathered)
@@ -124,7 +122,7 @@ class BatchField:
 
     @property
     def num_rows(self) -> int:
-        return len(self.values) if self.offsets is None else len(self.offsets) - 1
+        return self.values.shape[0] if self.offsets is None else self.offsets.shape[0] - 1
 
     def lies_like(self, other: BatchField) -> bool:
         """In the same rows, so that one launch moves both. Lists have offsets of their own."""
@@ -138,10 +136,8 @@ def _check_rows(name: str, num_rows: int, microbatch: MicroBatch, gathered: bool
         raise ValueError(
             f"{name} has {num_rows} rows; the micro-batch has {len(microbatch)} sequences"
         )
-    if not gathered and len(microbatch) and int(microbatch.indices.max()) >= num_rows:
-        raise ValueError(
-            f"{name} has {num_rows} rows; the micro-batch has sequence {int(microbatch.indices.max())}"
-        )
+    if not gathered and microbatch.last_index >= num_rows:
+        raise ValueError(f"{name} has {num_rows} rows; the micro-batch has sequence {microbatch.last_index}")
 
 
 def offsets_error(
@@ -182,6 +178,30 @@ def _check_lengths(
         raise ValueError(error)
 
 
-def _kind_of(one: torch.Tensor) -> tuple[torch.dtype, torch.device, torch.Size]:
-    """What rows of one field have in common."""
-    return one.dtype, one.device, one.shape[1:]
+def _are_alike(rows: Sequence[Any]) -> bool:
+    """Whether they are tensors that one field may have as rows."""
+    first = rows[0]
+    if not isinstance(first, torch.Tensor) or first.ndim < 1:
+        return False
+    dtype, device, ndim, inner = first.dtype, first.device, first.ndim, first.shape[1:]
+    return all(
+        isinstance(one, torch.Tensor)
+        and one.dtype == dtype
+        and one.ndim == ndim
+        and one.device == device
+        and (ndim == 1 or one.shape[1:] == inner)
+        for one in rows
+    )
+
+
+def _unlike(name: str, places: Sequence[int], rows: Sequence[Any]) -> str:
+    """What is wrong with rows, by their places in the list, that are not alike."""
+    for place, one in zip(places, rows):
+        if not isinstance(one, torch.Tensor) or one.ndim < 1:
+            return f"{name}[{place}] is no tensor of (tokens, ...)"
+        if (one.dtype, one.device, one.shape[1:]) != (rows[0].dtype, rows[0].device, rows[0].shape[1:]):
+            break
+    return (
+        f"{name}[{place}] is {one.dtype} of {tuple(one.shape)} on {one.device}; "
+        f"{name}[{places[0]}] is {rows[0].dtype} of {tuple(rows[0].shape)} on {rows[0].device}"
+    )

@@ -10,6 +10,8 @@ import torch
 from batchplan import _core
 from batchplan.torch._layout import Layout, Move, Rows
 
+# Of the kernels' backends.
+_HOST, _CUDA = range(2)
 _TOKENS, _PER_SEQUENCE, _POSITION_IDS, _SEQUENCE_IDS, _PREDECESSORS = range(5)
 
 
@@ -19,12 +21,16 @@ class Kernels:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         microbatch, word, least = layout.microbatch, layout.error_word, layout.least_shared
+        self._is_on_cuda = layout.device.type == "cuda"
+        # Of addresses: the layout keeps the tensors.
         self._row = _core.Row(
-            exported(layout.cu_seqlens),
-            exported(layout.cu_seqlens_padded),
-            exported(layout.sequence_index),
-            None if least is None else exported(least),
-            None if word is None else exported(word),
+            _CUDA if self._is_on_cuda else _HOST,
+            layout.cu_seqlens.data_ptr(),
+            layout.cu_seqlens_padded.data_ptr(),
+            layout.sequence_index.data_ptr(),
+            len(layout),
+            None if least is None else least.data_ptr(),
+            0 if word is None else word.data_ptr(),
             length_multiple=microbatch.length_multiple,
             row_width=layout.width,
             sequence_width=microbatch.width if microbatch.padded else 0,
@@ -39,7 +45,13 @@ class Kernels:
         self._move(self._row.pack, fields, rows)
 
     def unpack(self, moves: Sequence[Move], rows: Rows) -> None:
-        """The rows of the row's sequences; the others are left alone."""
+        """Tokens that the row has none of get the pad value, in rows of other sequences too."""
+        # Where the device finds something wrong, it writes nothing. On the host rows that are padded are written whole,
+        # and ragged ones where all of their tokens are planned.
+        planned = int(self._layout.microbatch.cu_seqlens[-1])
+        if self._is_on_cuda or rows.offsets is not None and rows.num_tokens != planned:
+            for move in moves:
+                move.destination.fill_(move.filling.pad_value)
         fields = [_field(move, move.source, move.destination, rows) for move in moves]
         self._move(self._row.unpack, fields, rows)
 
@@ -48,21 +60,20 @@ class Kernels:
     ) -> None:
         """One value a sequence to each of its tokens."""
         pad = _bytes(pad_value, values.dtype)
-        field = _core.Field(_PER_SEQUENCE, exported(values), exported(packed), 1, 0, 0, pad)
-        self._move(self._row.pack, [field], Rows(indexed, len(values)))
+        field = _core.Field(
+            _PER_SEQUENCE, values.data_ptr(), packed.data_ptr(), values.element_size(), 1, 0, 0, pad
+        )
+        self._move(self._row.pack, [field], Rows(indexed, values.shape[0]))
 
     def ids(self, positions: torch.Tensor, sequences: torch.Tensor) -> None:
-        fields = [
-            _core.Field(content, None, exported(one), 1, 0, 0, b"")
-            for content, one in ((_POSITION_IDS, positions), (_SEQUENCE_IDS, sequences))
-        ]
+        fields = [_ids(_POSITION_IDS, positions), _ids(_SEQUENCE_IDS, sequences)]
         self._move(self._row.pack, fields, Rows(False, len(self._layout)))
 
     def predecessors(self, ids: torch.Tensor) -> None:
         """Of each token of the sequences, end to end, where the one before stands in the row. Prefixes are shared."""
-        field = _core.Field(_PREDECESSORS, None, exported(ids), 1, 0, 0, b"")
         offsets = self._layout.cu_seqlens.long()
-        self._move(self._row.unpack, [field], Rows(False, len(self._layout), offsets, len(ids)))
+        rows = Rows(False, len(self._layout), offsets, len(ids))
+        self._move(self._row.unpack, [_ids(_PREDECESSORS, ids)], rows)
 
     def unpack_gradient(self, source: torch.Tensor, packed: torch.Tensor, rows: Rows) -> None:
         """Of padded rows, whose row shares prefixes."""
@@ -98,24 +109,24 @@ class Kernels:
     def _move(
         self, work: Callable[..., None], fields: Sequence[_core.Field], rows: Rows
     ) -> None:
-        offsets = None if rows.offsets is None else exported(rows.offsets)
+        offsets = 0 if rows.offsets is None else rows.offsets.data_ptr()
         self._run(work, fields, rows.indexed, offsets, rows.num_rows, rows.num_tokens)
 
     def _run(self, work: Callable[..., None], *arguments: object) -> None:
         """A call whose last argument is the stream."""
-        device = self._layout.device
-        if device.type != "cuda":
+        if not self._is_on_cuda:
             work(*arguments, 0)
             return
-        with torch.cuda.device(device):
+        with torch.cuda.device(self._layout.device):
             work(*arguments, torch.cuda.current_stream().cuda_stream)
 
 
 def _field(move: Move, packed: torch.Tensor, unpacked: torch.Tensor, rows: Rows) -> _core.Field:
     return _core.Field(
         _TOKENS,
-        exported(move.source),
-        exported(move.destination),
+        move.source.data_ptr(),
+        move.destination.data_ptr(),
+        move.destination.element_size(),
         math.prod(packed.shape[1:]),
         unpacked.shape[1] if rows.offsets is None else 0,
         move.filling.shift,
@@ -123,8 +134,15 @@ def _field(move: Move, packed: torch.Tensor, unpacked: torch.Tensor, rows: Rows)
     )
 
 
+def _ids(content: int, ids: torch.Tensor) -> _core.Field:
+    return _core.Field(content, 0, ids.data_ptr(), ids.element_size(), 1, 0, 0, b"")
+
+
 def _bytes(value: complex, dtype: torch.dtype) -> bytes:
     """One element, as it lies in memory."""
+    # All bits of a zero are 0, but for its sign.
+    if value == 0 and type(value) is int:
+        return b""
     one = torch.full((1,), value, dtype=dtype)
     return bytes(one.view(torch.uint8).tolist())
 
@@ -133,12 +151,6 @@ def exported(tensor: torch.Tensor) -> object:
     """As DLPack, for work on the current stream: nothing waits. It lies contiguously, and its bits are
     its values."""
     tensor = tensor.detach()
-    if tensor.dtype in _AS_BYTES:
+    if tensor.dtype == torch.bool:
         tensor = tensor.view(torch.uint8)
     return tensor.__dlpack__(stream=-1)
-
-
-# Of one byte, and unknown to DLPack or to this torch's.
-_AS_BYTES = {
-    getattr(torch, name) for name in ("bool", "float8_e4m3fn", "float8_e5m2") if hasattr(torch, name)
-}

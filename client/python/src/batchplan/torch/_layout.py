@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 import torch
 
@@ -39,8 +40,7 @@ class Layout:
         return len(self.microbatch)
 
 
-@dataclasses.dataclass(frozen=True)
-class Rows:
+class Rows(NamedTuple):
     """The unpacked side, the same for all tensors of a call."""
 
     # By the sequences' positions in the batch; else by their places in the micro-batch.
@@ -51,9 +51,8 @@ class Rows:
     num_tokens: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
-class Move:
-    """A tensor that is packed or unpacked. Both sides are contiguous."""
+class Move(NamedTuple):
+    """A tensor that is packed or unpacked. Both sides are contiguous, and their values are as their bits have them."""
 
     source: torch.Tensor
     destination: torch.Tensor

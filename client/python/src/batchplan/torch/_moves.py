@@ -90,13 +90,14 @@ def unpack(
     if width < row.max_seqlen:
         raise ValueError(f"width is {width}; the longest sequence has {row.max_seqlen} tokens")
     num_rows = None if num_rows is None else whole("num_rows", num_rows)
-    if num_rows is not None and len(row) and int(row.microbatch.indices.max()) >= num_rows:
-        raise ValueError(
-            f"num_rows is {num_rows}; the micro-batch has sequence {int(row.microbatch.indices.max())}"
-        )
+    if num_rows is not None and row.microbatch.last_index >= num_rows:
+        raise ValueError(f"num_rows is {num_rows}; the micro-batch has sequence {row.microbatch.last_index}")
     filling = Filling.of("packed", pad_value, shift, packed.dtype)
     _check_shift(row, "packed", filling)
-    return _Unpack.apply(row, filling, width, num_rows, packed)
+    rows = Rows(num_rows is not None, len(row) if num_rows is None else num_rows)
+    if torch.is_grad_enabled() and packed.requires_grad:
+        return _Unpack.apply(row, filling, width, rows, packed)
+    return _unpacked(row, filling, width, rows, packed)
 
 
 def pack_all(
@@ -124,11 +125,11 @@ def pack_all(
         alike = [place for place in left if fields[place].lies_like(first)][:_MOST_FIELDS]
         tokens = 0 if first.offsets is None else len(first.values)
         rows = Rows(not first.gathered, first.num_rows, first.offsets, tokens)
-        outputs = _Pack.apply(
+        outputs = _pack(
             row,
             [fillings[place] for place in alike],
             rows,
-            *(fields[place].values for place in alike),
+            [fields[place].values for place in alike],
         )
         if first.is_judged_later:
             _judge_later(row, first, [fields[place].name for place in alike])
@@ -176,6 +177,27 @@ def _judge_later(row: PackedRow, field: BatchField, names: Sequence[str]) -> Non
     row.verdict.ask([row.error_word, field.offsets], judge)
 
 
+def _pack(
+    row: PackedRow, fillings: Sequence[Filling], rows: Rows, values: Sequence[torch.Tensor]
+) -> Sequence[torch.Tensor]:
+    if torch.is_grad_enabled() and any(one.requires_grad for one in values):
+        packed: Sequence[torch.Tensor] = _Pack.apply(row, fillings, rows, *values)
+        return packed
+    return _packed(row, fillings, rows, values)
+
+
+def _packed(
+    row: PackedRow, fillings: Sequence[Filling], rows: Rows, values: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
+    lead = 2 if rows.offsets is None else 1
+    packed = [one.new_empty(row.width, *one.shape[lead:]) for one in values]
+    moves = [
+        Move(plain(one), to, filling) for one, to, filling in zip(values, packed, fillings) if to.numel()
+    ]
+    row.moves.pack(moves, rows)
+    return packed
+
+
 class _Pack(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -187,14 +209,7 @@ class _Pack(torch.autograd.Function):
     ) -> tuple[torch.Tensor, ...]:
         ctx.row, ctx.fillings, ctx.rows = row, fillings, rows
         ctx.shapes = [one.shape for one in values]
-        lead = 2 if rows.offsets is None else 1
-        packed = tuple(one.new_empty(row.width, *one.shape[lead:]) for one in values)
-        moves = [
-            Move(plain(one), to, filling)
-            for one, to, filling in zip(values, packed, fillings)
-            if to.numel()
-        ]
-        row.moves.pack(moves, rows)
+        packed = tuple(_packed(row, fillings, rows, values))
         wanted = ctx.needs_input_grad[3:]
         ctx.mark_non_differentiable(*(one for one, want in zip(packed, wanted) if not want))
         return packed
@@ -204,7 +219,7 @@ class _Pack(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         wanted = ctx.needs_input_grad[3:]
         outputs: list[torch.Tensor | None] = [
-            gradient.new_zeros(shape) if want else None
+            gradient.new_empty(shape) if want else None
             for gradient, shape, want in zip(gradients, ctx.shapes, wanted)
         ]
         moves = [
@@ -216,6 +231,15 @@ class _Pack(torch.autograd.Function):
         return (None, None, None, *outputs)
 
 
+def _unpacked(
+    row: PackedRow, filling: Filling, width: int, rows: Rows, packed: torch.Tensor
+) -> torch.Tensor:
+    unpacked = packed.new_empty(rows.num_rows, width, *packed.shape[1:])
+    if unpacked.numel():
+        row.moves.unpack([Move(plain(packed), unpacked, filling)], rows)
+    return unpacked
+
+
 class _Unpack(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -223,16 +247,11 @@ class _Unpack(torch.autograd.Function):
         row: PackedRow,
         filling: Filling,
         width: int,
-        num_rows: int | None,
+        rows: Rows,
         packed: torch.Tensor,
     ) -> torch.Tensor:
-        rows = Rows(num_rows is not None, len(row) if num_rows is None else num_rows)
         ctx.row, ctx.filling, ctx.rows = row, filling, rows
-        shape = (rows.num_rows, width, *packed.shape[1:])
-        unpacked = packed.new_full(shape, filling.pad_value)
-        if unpacked.numel():
-            row.moves.unpack([Move(plain(packed), unpacked, filling)], rows)
-        return unpacked
+        return _unpacked(row, filling, width, rows, packed)
 
     @staticmethod
     @torch.autograd.function.once_differentiable

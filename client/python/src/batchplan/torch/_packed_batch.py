@@ -91,9 +91,9 @@ class PackedBatch(Mapping[str, torch.Tensor]):
             (per_sequence, per_sequence.keys() - fields.keys()),
             (dict.fromkeys(equal_prefixes), fields.keys()),
         ):
-            unknown = sorted(given.keys() - known)
+            unknown = given.keys() - known if given else ()
             if unknown:
-                raise ValueError(f"{unknown[0]!r} is none of the fields, or one of both kinds")
+                raise ValueError(f"{min(unknown)!r} is none of the fields, or one of both kinds")
         planned = microbatch_of(microbatch)
         of_batch = [
             BatchField.of(name, sequences, planned, gathered) for name, sequences in fields.items()
@@ -378,6 +378,6 @@ def _check_per_sequence(row: PackedRow, name: str, values: torch.Tensor, gathere
         raise ValueError(f"{name} needs a gradient, which one entry a sequence does not get")
     if values.device != row.device:
         raise ValueError(f"{name} is on {values.device}; the row is on {row.device}")
-    needed = len(row) if gathered else int(row.microbatch.indices.max(initial=0)) + 1
-    if (len(values) != needed) if gathered else (len(values) < needed and len(row) > 0):
+    needed = len(row) if gathered else row.microbatch.last_index + 1
+    if (len(values) != needed) if gathered else len(values) < needed:
         raise ValueError(f"{name} has {len(values)} rows; the micro-batch needs {needed}")

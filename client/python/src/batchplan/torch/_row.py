@@ -9,7 +9,7 @@ import numpy
 import torch
 
 from batchplan._checks import whole
-from batchplan._micro_batch import MicroBatch
+from batchplan._micro_batch import Int32s, MicroBatch
 from batchplan.torch._backend import chosen
 from batchplan.torch._kernels import Kernels
 from batchplan.torch._layout import Layout
@@ -113,12 +113,12 @@ class PackedRow:
         self.cp, self.cp_rank, self.zigzag = cp, place, zigzag
         self.width = tokens if place is None else tokens // cp
         self.max_seqlen = microbatch.max_seqlen
-        self.max_seqlen_padded = int(numpy.diff(microbatch.cu_seqlens_padded).max(initial=0))
+        self.max_seqlen_padded = _longest(microbatch.cu_seqlens_padded)
         no_error = numpy.zeros(1, numpy.int32)
         arrays = [microbatch.cu_seqlens, microbatch.cu_seqlens_padded, microbatch.indices, least, no_error]
         joined = torch.from_numpy(numpy.concatenate(arrays, dtype=numpy.int32, casting="same_kind"))
         # One copy for all, and for the error word.
-        parts = joined.to(device).split([count + 1, count + 1, count, len(least), 1])
+        parts = joined.to(device).split_with_sizes([count + 1, count + 1, count, len(least), 1])
         self.cu_seqlens, self.cu_seqlens_padded, self.sequence_index, on_device, word = parts
         layout = Layout(
             microbatch,
@@ -196,6 +196,11 @@ def microbatch_of(row: PackedRow | MicroBatch) -> MicroBatch:
     return planned
 
 
+def _longest(offsets: Int32s) -> int:
+    """Of parts that lie between them."""
+    return int((offsets[1:] - offsets[:-1]).max(initial=0))
+
+
 def _check_parts(microbatch: MicroBatch, tokens: int, cp: int, needed: int) -> None:
     """What a plan keeps, but not all that can be made of its parts."""
     if microbatch.width % needed:
@@ -205,8 +210,8 @@ def _check_parts(microbatch: MicroBatch, tokens: int, cp: int, needed: int) -> N
     taken = int(microbatch.cu_seqlens_padded[-1])
     if taken > tokens:
         raise ValueError(f"the micro-batch's row has {tokens} tokens; its sequences take {taken}")
-    found, counts = numpy.unique(microbatch.indices, return_counts=True)
-    if len(found) < len(microbatch):
+    if len(set(microbatch.indices.tolist())) < len(microbatch):
+        found, counts = numpy.unique(microbatch.indices, return_counts=True)
         place = counts.argmax()
         raise ValueError(
             f"the micro-batch has sequence {found[place]} {counts[place]} times; it must be there once"

@@ -47,7 +47,7 @@ class TorchOperations:
             self._gather(source, index, move, _words(move.destination, 1))
 
     def unpack(self, moves: Sequence[Move], rows: Rows) -> None:
-        """The rows of the row's sequences; the others are left alone."""
+        """Tokens that the row has none of get the pad value, in rows of other sequences too."""
         begins = self._begins(rows)
         for move in moves:
             source, shift = _words(move.source, 1), move.filling.shift
@@ -59,6 +59,7 @@ class TorchOperations:
                     continue
             else:
                 index = self._once(self._into_ragged, shift)
+            move.destination.fill_(move.filling.pad_value)
             taken = source.new_empty(len(index), *source.shape[1:])
             self._gather(source, index, move, taken)
             if begins is None:

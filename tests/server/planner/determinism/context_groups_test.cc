@@ -135,14 +135,14 @@ INSTANTIATE_TEST_SUITE_P(
                [](GeneratedRequest& r) {
                  r.options.passes[0].sharding = Sharding::kMegatronDynamicCp;
                },
-               "715f6251cafffed29505dce57d5217769ecbb0c5a7b96391ec176147c94f8b9a"},
+               "fefbcc2542fc57cb999b4916f8b74d0b05008ff79c2e8f13aa9b8b42335baba9"},
         Golden{"AsMegatronOnPipelines",
                [](GeneratedRequest& r) {
                  r.options.topology.pipeline_parallel = 2;
                  r.options.passes[0].order = MicrobatchOrder::kPipeline;
                  r.options.passes[0].sharding = Sharding::kMegatronDynamicCp;
                },
-               "5abfc40787df26eb5437d4ab6cc24f3c83a84a4194513d39ff121e6afa8cb1b0"},
+               "42c7fa6a4c6db8d1f28932e281d336d78fe9074af9234e0246b5af3a0eecf028"},
         Golden{"WithoutExchange",
                [](GeneratedRequest& r) { r.options.cost_model.exchange.clear(); },
                "241f351c29204fc5775f6e51ef832d751aa63c0f12912891d0cd3ea8f81654c7"},

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <queue>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -14,6 +13,7 @@ namespace {
 
 // A heap with the least entry on top, which is raised in place; entries are totally ordered. To
 // raise an entry costs half as much as to remove and add it, and greedy partitions do little else.
+// A node has four children, next to each other, as large heaps mostly wait for memory.
 template <typename Entry>
 class LeastHeap {
  public:
@@ -23,8 +23,8 @@ class LeastHeap {
   void Push(const Entry& entry) {
     size_t hole = entries_.size();
     entries_.push_back(entry);
-    for (; hole > 0 && entry < entries_[(hole - 1) / 2]; hole = (hole - 1) / 2) {
-      entries_[hole] = entries_[(hole - 1) / 2];
+    for (; hole > 0 && entry < entries_[(hole - 1) / 4]; hole = (hole - 1) / 4) {
+      entries_[hole] = entries_[(hole - 1) / 4];
     }
     entries_[hole] = entry;
   }
@@ -32,11 +32,13 @@ class LeastHeap {
   // Replaces the top by `entry`, which is not less.
   void RaiseTop(const Entry& entry) {
     size_t hole = 0;
-    for (size_t child = 1; child < entries_.size(); child = 2 * hole + 1) {
-      if (child + 1 < entries_.size() && entries_[child + 1] < entries_[child]) ++child;
-      if (!(entries_[child] < entry)) break;
-      entries_[hole] = entries_[child];
-      hole = child;
+    for (size_t child = 1; child < entries_.size(); child = 4 * hole + 1) {
+      const size_t end = std::min(child + 4, entries_.size());
+      size_t least = child;
+      for (++child; child < end; ++child) least = entries_[child] < entries_[least] ? child : least;
+      if (!(entries_[least] < entry)) break;
+      entries_[hole] = entries_[least];
+      hole = least;
     }
     entries_[hole] = entry;
   }
@@ -63,15 +65,24 @@ class LeastHeap {
 // Loads from one look for a stop to the next.
 constexpr uint64_t kLoadsPerLook = 65536;
 
-// A part or bin, in the order in which they get loads.
-struct Entry {
-  uint64_t sum = 0;
-  uint64_t count = 0;
-  uint32_t part = 0;
+// A part or bin, in the order in which they get loads: by sum, count and number.
+class Entry {
+ public:
+  Entry(uint64_t sum, uint32_t count, uint32_t part)
+      : sum_(sum), count_and_part_(uint64_t{count} << 32 | part) {}
 
+  uint64_t sum() const { return sum_; }
+  uint32_t count() const { return static_cast<uint32_t>(count_and_part_ >> 32); }
+  uint32_t part() const { return static_cast<uint32_t>(count_and_part_); }
+
+  // Without a jump, as none could be foreseen.
   friend bool operator<(const Entry& a, const Entry& b) {
-    return std::tie(a.sum, a.count, a.part) < std::tie(b.sum, b.count, b.part);
+    return (a.sum_ < b.sum_) | ((a.sum_ == b.sum_) & (a.count_and_part_ < b.count_and_part_));
   }
+
+ private:
+  uint64_t sum_;
+  uint64_t count_and_part_;
 };
 
 }  // namespace
@@ -80,23 +91,22 @@ std::vector<uint32_t> LongestFirst(std::span<const uint64_t> loads, uint32_t par
                                    uint64_t most_each, uint64_t least_each,
                                    const Allowance& allowance) {
   LeastHeap<Entry> lightest;
-  for (uint32_t part = 0; part < parts; ++part) lightest.Push({.part = part});
+  for (uint32_t part = 0; part < parts; ++part) lightest.Push({0, 0, part});
   std::vector<uint32_t> part_of(loads.size());
   uint64_t left = loads.size();
   uint64_t needed = parts * least_each;
   for (uint32_t load : DescendingLaterFirst(loads)) {
     if (left % kLoadsPerLook == 0 && allowance.stop_requested()) break;
     if (left == needed && most_each != least_each) {
-      lightest.EraseIf([=](const Entry& entry) { return entry.count >= least_each; });
+      lightest.EraseIf([=](const Entry& entry) { return entry.count() >= least_each; });
       most_each = least_each;
     }
-    Entry entry = lightest.Top();
-    part_of[load] = entry.part;
+    const Entry entry = lightest.Top();
+    part_of[load] = entry.part();
     --left;
-    needed -= entry.count < least_each;
-    entry.sum += loads[load];
-    if (++entry.count < most_each) {
-      lightest.RaiseTop(entry);
+    needed -= entry.count() < least_each;
+    if (entry.count() + 1 < most_each) {
+      lightest.RaiseTop({entry.sum() + loads[load], entry.count() + 1, entry.part()});
     } else {
       lightest.Pop();
     }
@@ -130,8 +140,7 @@ std::vector<uint32_t> FillLongestFirst(std::span<const uint32_t> positions, uint
   std::priority_queue<std::pair<int64_t, uint32_t>> waiting;
   const auto entry_of = [&](uint32_t bin) {
     const uint64_t tokens = task.limits.capacity - static_cast<uint64_t>(filling[bin].room);
-    return Entry{
-        .sum = filling[bin].cost + per_token * tokens, .count = filling[bin].items, .part = bin};
+    return Entry(filling[bin].cost + per_token * tokens, filling[bin].items, bin);
   };
   for (uint32_t bin = begin; bin < end; ++bin) least.Push(entry_of(bin));
 
@@ -144,7 +153,7 @@ std::vector<uint32_t> FillLongestFirst(std::span<const uint32_t> positions, uint
       waiting.pop();
     }
     while (!least.empty()) {
-      const uint32_t bin = least.Top().part;
+      const uint32_t bin = least.Top().part();
       if (filling.Holds(bin, position)) break;
       least.Pop();
       // A bin that has room for the tokens but not for the sequences counts as full and does not
@@ -155,7 +164,7 @@ std::vector<uint32_t> FillLongestFirst(std::span<const uint32_t> positions, uint
       left_over.push_back(position);
       continue;
     }
-    const uint32_t bin = least.Top().part;
+    const uint32_t bin = least.Top().part();
     filling.Place(position, bin);
     least.RaiseTop(entry_of(bin));
   }

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <set>
 #include <span>
 #include <utility>
 
+#include "absl/container/btree_set.h"
 #include "absl/numeric/int128.h"
 
 namespace batchplan {
@@ -210,8 +210,8 @@ class PartSearch {
   const Allowance& allowance_;
   std::vector<Part>& parts_;
   SearchSteps steps_;
-  std::set<std::pair<int64_t, uint32_t>> givers_;  // deviation, part
-  std::set<std::pair<int64_t, uint32_t>> receivers_;
+  absl::btree_set<std::pair<int64_t, uint32_t>> givers_;  // deviation, part
+  absl::btree_set<std::pair<int64_t, uint32_t>> receivers_;
   int64_t tolerance_ = 0;
   // What the receiving group costs on top with its first item.
   int64_t first_comes_ = 0;

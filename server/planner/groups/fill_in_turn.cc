@@ -89,7 +89,7 @@ class TurnFiller {
     const uint32_t tries = std::max(options_.tries, kFewTries);
     const uint32_t steps = tries > times.size() ? tries - static_cast<uint32_t>(times.size()) : 1;
     step_ = 1;
-    while (step_ < 1024 && Steps(least, most) > steps) step_ += 1 + step_ / 8;
+    while (step_ < 1024 && TakesMore(steps, least, most)) step_ += 1 + step_ / 8;
     for (Cost time = least; time < most; time += std::max<Cost>(time / 1024 * step_, 1)) {
       times.push_back(time);
     }
@@ -100,13 +100,13 @@ class TurnFiller {
     return times;
   }
 
-  // Steps from one time to the other, capped.
-  uint32_t Steps(Cost least, Cost most) const {
-    uint32_t steps = 0;
-    for (Cost time = least; time < most && steps < 1024; ++steps) {
+  // Whether there are more than this many steps from one time to the other.
+  bool TakesMore(uint32_t steps, Cost least, Cost most) const {
+    Cost time = least;
+    for (uint32_t i = 0; i < steps && time < most; ++i) {
       time += std::max<Cost>(time / 1024 * step_, 1);
     }
-    return steps;
+    return time < most;
   }
 
   // Closer around the best time.

@@ -1,7 +1,7 @@
 #include "server/planner/groups/filled_groups.h"
 
 #include <algorithm>
-#include <set>
+#include <queue>
 #include <tuple>
 #include <utility>
 
@@ -19,8 +19,8 @@ class FreeRanks {
   bool Use() {
     while (free_ > 0) {
       if (!by_time_.empty()) {
-        const uint32_t slowest = by_time_.rbegin()->second;
-        by_time_.erase(std::prev(by_time_.end()));
+        const uint32_t slowest = by_time_.top().second;
+        by_time_.pop();
         if (Divide(slowest) || Grow(slowest, /*faster=*/true)) continue;
         stuck_.push_back(slowest);
       } else if (all_.problem().allow_empty) {
@@ -103,7 +103,7 @@ class FreeRanks {
   const ContextItems& all_;
   uint32_t free_;
   FilledSlot& slot_;
-  std::set<std::pair<Cost, uint32_t>> by_time_;
+  std::priority_queue<std::pair<Cost, uint32_t>> by_time_;
   std::vector<uint32_t> stuck_;
 };
 

@@ -132,11 +132,9 @@ class TargetFinder {
     return least;
   }
 
-  Profile ProfileOf(std::span<const double> least, double total, std::span<const double> start,
-                    int simulations) const {
-    return FindProfile(simulator_,
-                       {.total = total, .fixed = task_.fixed, .least = least, .most = most_},
-                       simulations, start);
+  ProfileTask TaskOf(std::span<const double> least, double total,
+                     std::span<const double> start) const {
+    return {.total = total, .fixed = task_.fixed, .least = least, .most = most_, .start = start};
   }
 
   // Divides the total among the ranks so that they are done at the same time, in rounds that take
@@ -156,13 +154,22 @@ class TargetFinder {
       divided.makespan = 0;
       double of_totals = 0;
       double of_slopes = 0;
+      // Ranks without large items often have the total of the one before.
+      std::vector<ProfileTask> tasks;
+      std::vector<size_t> task_of(task_.ranks);
       for (uint32_t rank = 0; rank < task_.ranks; ++rank) {
         const bool as_before = rank > 0 && large[rank].empty() && large[rank - 1].empty() &&
                                totals[rank] == totals[rank - 1];
+        if (!as_before) {
+          tasks.push_back(TaskOf(least[rank], totals[rank], divided.ranks[rank].costs));
+        }
+        task_of[rank] = tasks.size() - 1;
+      }
+      const std::vector<Profile> found =
+          FindProfiles(simulator_, tasks, round == 0 ? kSimulations : kMoreSimulations);
+      for (uint32_t rank = 0; rank < task_.ranks; ++rank) {
         Profile& profile = divided.ranks[rank];
-        profile = as_before ? divided.ranks[rank - 1]
-                            : ProfileOf(least[rank], totals[rank], profile.costs,
-                                        round == 0 ? kSimulations : kMoreSimulations);
+        profile = found[task_of[rank]];
         divided.makespan = std::max(divided.makespan, profile.makespan);
         of_totals += profile.makespan / profile.slope - totals[rank];
         of_slopes += 1 / profile.slope;
@@ -203,10 +210,13 @@ class TargetFinder {
     for (size_t i = 0; i < large_; ++i) {
       divided.large[task_.rank_of[descending_[i]]].push_back(descending_[i]);
     }
+    std::vector<std::vector<double>> least;
+    std::vector<ProfileTask> tasks;
+    for (const std::vector<uint32_t>& large : divided.large) least.push_back(Least(large));
     for (uint32_t rank = 0; rank < task_.ranks; ++rank) {
-      divided.ranks.push_back(
-          ProfileOf(Least(divided.large[rank]), totals[rank], base_.costs, 2 * kSimulations));
+      tasks.push_back(TaskOf(least[rank], totals[rank], base_.costs));
     }
+    divided.ranks = FindProfiles(simulator_, tasks, 2 * kSimulations);
     return TargetsOf(divided);
   }
 
@@ -222,7 +232,8 @@ class TargetFinder {
         targets.placed.emplace_back(descending_[i], rank * task_.slots + slot);
       }
     }
-    const Profile profile = ProfileOf(least, mean_, base_.costs, kFirstSimulations);
+    const Profile profile =
+        FindProfile(simulator_, TaskOf(least, mean_, base_.costs), kFirstSimulations);
     std::vector<double> parts(task_.ranks, 1);
     if (!task_.rank_of.empty()) {
       std::fill(parts.begin(), parts.end(), 0.0);

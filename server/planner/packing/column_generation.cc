@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/numeric/int128.h"
 #include "server/planner/packing/bin_search.h"
 #include "server/planner/packing/covering_program.h"
 #include "server/planner/packing/lower_bounds.h"
@@ -43,6 +44,11 @@ struct Branching {
   bool complete = false;
 };
 
+// Whether floor(dividend / divisor) is above `quotient`, without a division.
+bool IsAbove(uint64_t dividend, uint64_t divisor, uint64_t quotient) {
+  return dividend >= (absl::uint128(quotient) + 1) * divisor;
+}
+
 Branching Branch(std::span<const Choice> choices, uint32_t capacity, uint64_t more_than,
                  uint64_t& steps) {
   // The shortest length from each choice on.
@@ -60,14 +66,16 @@ Branching Branch(std::span<const Choice> choices, uint32_t capacity, uint64_t mo
     // Forward: as many of every choice as fit, while more than the best value is possible.
     for (; next < choices.size() && room >= shortest[next]; ++next) {
       const Choice& choice = choices[next];
-      if (value + choice.value * room / choice.length <= best_value) break;
+      if (value <= best_value && !IsAbove(choice.value * room, choice.length, best_value - value)) {
+        break;
+      }
       if (steps == 0) {
         complete = false;
         break;
       }
       --steps;
-      const uint32_t times = std::min(choice.times, room / choice.length);
-      if (times == 0) continue;
+      if (choice.length > room) continue;
+      const uint32_t times = choice.times == 1 ? 1 : std::min(choice.times, room / choice.length);
       taken.emplace_back(next, times);
       value += choice.value * times;
       room -= choice.length * times;

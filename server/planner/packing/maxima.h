@@ -29,6 +29,14 @@ class Maxima {
   }
 
   Numbers operator[](size_t position) const { return Numbers(At(leaves_ + position), width()); }
+  // The largest of each number.
+  Numbers most() const { return Numbers(At(1), width()); }
+  // The largest at all positions but one, or `most`; of one number.
+  Number MostBut(size_t position, Number most) const requires(kWidth == 1) {
+    for (size_t node = leaves_ + position; node > 1; node /= 2)
+      most = std::max(most, *At(node ^ 1));
+    return most;
+  }
 
   // The first position from `begin` on where each number is at least that of `least`; the number of
   // positions if there is none.

@@ -16,19 +16,26 @@ namespace {
 // `largest` is the largest key.
 template <typename Key>
 std::vector<uint32_t> AscendingBy(std::span<const uint64_t> loads, uint64_t largest, Key key) {
-  std::vector<uint32_t> order(loads.size());
   const auto position_bits = static_cast<int>(std::bit_width(loads.size()));
-  if (std::bit_width(largest) + position_bits > 64) {
-    std::iota(order.begin(), order.end(), 0u);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](uint32_t a, uint32_t b) { return key(loads[a]) < key(loads[b]); });
-    return order;
-  }
+  // First without the lowest bits, if a key has no room for them beside the number.
+  const int dropped = std::max(0, static_cast<int>(std::bit_width(largest)) + position_bits - 64);
   std::vector<uint64_t> keys(loads.size());
-  for (size_t i = 0; i < loads.size(); ++i) keys[i] = key(loads[i]) << position_bits | i;
+  for (size_t i = 0; i < loads.size(); ++i) {
+    keys[i] = key(loads[i]) >> dropped << position_bits | i;
+  }
   RadixSort(keys, static_cast<uint32_t>(position_bits));
   const uint64_t position = (uint64_t{1} << position_bits) - 1;
+  std::vector<uint32_t> order(loads.size());
   for (size_t i = 0; i < keys.size(); ++i) order[i] = static_cast<uint32_t>(keys[i] & position);
+  if (dropped == 0) return order;
+  const auto less = [&](uint32_t a, uint32_t b) { return key(loads[a]) < key(loads[b]); };
+  for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    while (end < order.size() && keys[end] >> position_bits == keys[begin] >> position_bits) ++end;
+    const std::span<uint32_t> alike = std::span(order).subspan(begin, end - begin);
+    if (!std::is_sorted(alike.begin(), alike.end(), less)) {
+      std::stable_sort(alike.begin(), alike.end(), less);
+    }
+  }
   return order;
 }
 

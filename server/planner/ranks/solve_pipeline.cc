@@ -107,9 +107,10 @@ class NumberSearch {
       least[by_cost[i / ranks_]] += descending_[i] / ranks_;
     }
     least[by_cost.front()] = std::max(least[by_cost.front()], large > 0 ? Costliest(large) : 0);
-    const Profile profile =
-        FindProfile(simulator, {.total = mean, .fixed = fixed_, .least = least, .most = most_},
-                    kSimulations, free.costs);
+    const Profile profile = FindProfile(
+        simulator,
+        {.total = mean, .fixed = fixed_, .least = least, .most = most_, .start = free.costs},
+        kSimulations);
     allowance_.Spend(simulator.ticks());
     return profile.makespan;
   }

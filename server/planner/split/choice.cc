@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <random>
@@ -20,9 +21,15 @@ using Seats = std::vector<uint32_t>;
 
 class Search {
  public:
-  Search(const WaitingPool& pool, const StepRatio& ratio, uint64_t evaluations,
-         const Allowance& allowance)
-      : pool_(pool), ratio_(ratio), left_(evaluations), allowance_(allowance) {
+  // Best will have the `most` best choices below `to_beat`.
+  Search(const WaitingPool& pool, const StepRatio& ratio, double to_beat, uint64_t evaluations,
+         size_t most, const Allowance& allowance)
+      : pool_(pool),
+        ratio_(ratio),
+        good_(to_beat * (1 - kWorthPassing)),
+        left_(evaluations),
+        most_(most),
+        allowance_(allowance) {
     for (uint32_t position = 0; position < pool.open().size(); ++position) {
       classes_[SizeOf(position)].push_back(position);
     }
@@ -89,11 +96,11 @@ class Search {
     }
   }
 
-  // The best choices below `to_beat`, without first in, first out.
-  std::vector<Seats> Best(size_t most, double to_beat) const {
+  // The best choices, without first in, first out.
+  std::vector<Seats> Best() const {
     std::vector<Seats> best;
     for (const auto& [ratio, seats] : tried_) {
-      if (best.size() == most || ratio >= to_beat * (1 - kWorthPassing)) break;
+      if (best.size() == most_ || ratio >= good_) break;
       if (seats != first_) best.push_back(seats);
     }
     return best;
@@ -136,7 +143,7 @@ class Search {
     if (!first && (is_over() || TokensOf(seats) > pool_.max_open_tokens())) return false;
     if (!seen_.insert(seats).second) return false;
     if (!first) --left_;
-    const double ratio = ratio_(pool_.Sequences(seats));
+    const double ratio = ratio_(pool_.Sequences(seats), Enough());
     if (first) first_ = seats;
     if (first || ratio < best_ratio_ * (1 - kWorthPassing)) {
       best_ratio_ = ratio;
@@ -147,11 +154,24 @@ class Search {
     return true;
   }
 
+  // A choice of this ratio is neither the best nor among those of Best.
+  double Enough() const {
+    if (seen_.size() == 1) return std::numeric_limits<double>::infinity();
+    double last = good_;
+    size_t others = 0;
+    for (auto tried = tried_.begin(); tried != tried_.end() && others < most_; ++tried) {
+      if (tried->second != first_ && ++others == most_) last = std::min(last, tried->first);
+    }
+    return std::max(last, best_ratio_ * (1 - kWorthPassing));
+  }
+
   static constexpr size_t kKept = 64;
 
   const WaitingPool& pool_;
   const StepRatio& ratio_;
+  const double good_;
   uint64_t left_;
+  const size_t most_;
   const Allowance& allowance_;
   std::map<uint64_t, Seats> classes_;
   std::map<uint64_t, size_t> seats_;
@@ -172,11 +192,11 @@ std::vector<std::vector<uint32_t>> Choices(const WaitingPool& pool,
                                            uint64_t evaluations, size_t most,
                                            const Allowance& allowance) {
   if (pool.first_choice().empty() || pool.first_choice().size() == pool.open().size()) return {};
-  Search search(pool, ratio, evaluations, allowance);
+  Search search(pool, ratio, to_beat, evaluations, most, allowance);
   search.TryOrder(unit_longest);
   search.TryOrder(unit_costs);
   search.Improve();
-  return search.Best(most, to_beat);
+  return search.Best();
 }
 
 }  // namespace batchplan

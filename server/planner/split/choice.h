@@ -15,8 +15,9 @@
 
 namespace batchplan {
 
-// An estimate of predicted over ideal step time for a batch of these sequences, which ascend.
-using StepRatio = absl::FunctionRef<double(std::span<const SequenceIndex>)>;
+// An estimate of predicted over ideal step time for a batch of these sequences, which ascend. If it
+// is at least `enough`, any number from that to it will do.
+using StepRatio = absl::FunctionRef<double(std::span<const SequenceIndex>, double enough)>;
 
 // At most `most` choices of open units for the free seats, the most promising first, each as
 // ascending positions in open(). All differ from each other and from first in, first out, and have

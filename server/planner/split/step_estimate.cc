@@ -30,6 +30,7 @@ std::optional<StepEstimate> StepEstimate::Create(
     if (!pass.ok()) return std::nullopt;
     estimate.passes_.push_back(*std::move(pass));
   }
+  estimate.has_mean_times_ = std::ranges::all_of(estimate.passes_, HasMeanTime);
   return estimate;
 }
 
@@ -43,6 +44,26 @@ StepEstimate::Time StepEstimate::Of(const Pass& pass,
   const auto computation = static_cast<double>(UniqueOf(pass, mini_batch).computation);
   const double ideal = IdealStepTime(pass, computation, bounds.slots);
   return {.bound = std::max(ideal, pass.cost().ToUnits(bounds.step_time)), .ideal = ideal};
+}
+
+// Without fixed costs, on which the ideal time depends in another way.
+bool StepEstimate::HasMeanTime(const Pass& pass) {
+  const bool has_fixed = pass.cost().OfMicrobatch() != 0 || pass.computation().OfMicrobatch() != 0;
+  return !has_fixed && !pass.sizes_differ() && pass.prefixes() == nullptr &&
+         pass.pipeline() == nullptr && pass.options().layout == Layout::kPacked;
+}
+
+StepEstimate::Time StepEstimate::MeanOf(const Pass& pass,
+                                        std::span<const SequenceIndex> mini_batch) {
+  Cost work = 0;
+  for (const SequenceIndex sequence : mini_batch) {
+    work += pass.cost().OfSequence(pass.aligned()[sequence.value()]) +
+            pass.loads().InMicrobatch(sequence);
+  }
+  const auto computation = static_cast<double>(UniqueOf(pass, mini_batch).computation);
+  const double ideal = IdealStepTime(pass, computation, /*slots=*/1);
+  const Cost mean = (work + pass.ranks() - 1) / pass.ranks();
+  return {.bound = std::max(ideal, pass.cost().ToUnits(mean)), .ideal = ideal};
 }
 
 uint64_t StepEstimate::TicksOf(size_t sequences, size_t mini_batches) const {
@@ -60,18 +81,29 @@ double StepEstimate::TimeOf(std::span<const SequenceIndex> mini_batch) const {
   return bound;
 }
 
-double StepEstimate::operator()(std::span<const SequenceIndex> sequences) const {
+double StepEstimate::Ratio(std::span<const SequenceIndex> sequences, const SequenceLists& cut,
+                           const auto& time_of) const {
   Time all;
-  const SequenceLists cut = MiniBatchesOf(sequences);
   for (size_t i = 0; i < options_->passes.size(); ++i) {
     const bool whole = options_->passes[i].ignore_mini_batches;
     for (size_t k = 0; k < (whole ? 1 : cut.size()); ++k) {
-      const Time time = Of(passes_[i], whole ? sequences : cut[k]);
+      const Time time = time_of(passes_[i], whole ? sequences : cut[k]);
       all.bound += time.bound;
       all.ideal += time.ideal;
     }
   }
   return all.ideal == 0 ? 1 : all.bound / all.ideal;
+}
+
+double StepEstimate::operator()(std::span<const SequenceIndex> sequences, double enough) const {
+  const SequenceLists cut = MiniBatchesOf(sequences);
+  if (has_mean_times_) {
+    const double least = Ratio(sequences, cut, MeanOf);
+    if (least >= enough) return least;
+  }
+  return Ratio(sequences, cut, [this](const Pass& pass, std::span<const SequenceIndex> mini_batch) {
+    return Of(pass, mini_batch);
+  });
 }
 
 SequenceLists StepEstimate::MiniBatchesOf(std::span<const SequenceIndex> sequences) const {

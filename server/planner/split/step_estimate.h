@@ -34,8 +34,9 @@ class StepEstimate {
 
   // lower_bound_step_time over ideal_step_time, of all passes over a batch of these sequences, at
   // least one, ascending. Mini-batches are cut from them in this order, whatever order the options
-  // ask for. Plans of `balanced` come close to this ratio. O(n log n).
-  double operator()(std::span<const SequenceIndex> sequences) const;
+  // ask for. Plans of `balanced` come close to this ratio. If it is at least `enough`, any number
+  // from that to it. O(n log n).
+  double operator()(std::span<const SequenceIndex> sequences, double enough) const;
   // The ticks of an estimate of this many sequences in this many mini-batches; the caller spends
   // them.
   uint64_t TicksOf(size_t sequences, size_t mini_batches) const;
@@ -51,6 +52,12 @@ class StepEstimate {
   StepEstimate(const PlanOptions& options, const Groups& groups, const std::stop_token& stop)
       : options_(&options), groups_(&groups), unlimited_(stop) {}
   Time Of(const Pass& pass, std::span<const SequenceIndex> mini_batch) const;
+  // With the mean rank's time as the bound, which is found soon. Of a pass for which HasMeanTime.
+  static Time MeanOf(const Pass& pass, std::span<const SequenceIndex> mini_batch);
+  static bool HasMeanTime(const Pass& pass);
+  // The bound over the ideal, with the times of time_of(pass, mini_batch).
+  double Ratio(std::span<const SequenceIndex> sequences, const SequenceLists& cut,
+               const auto& time_of) const;
 
   // The sequences cut in their order, by number or by groups.
   SequenceLists MiniBatchesOf(std::span<const SequenceIndex> sequences) const;
@@ -61,6 +68,7 @@ class StepEstimate {
   // left.
   Allowance unlimited_;
   std::vector<Pass> passes_;
+  bool has_mean_times_ = false;
 };
 
 }  // namespace batchplan

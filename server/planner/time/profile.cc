@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <numeric>
+#include <utility>
 
 namespace batchplan {
 namespace {
@@ -84,41 +85,113 @@ std::vector<double> Ramp(const Pipeline& pipeline, size_t count, double mean) {
   return costs;
 }
 
-}  // namespace
+// The search for one profile, a simulation at a time.
+class Descent {
+ public:
+  Descent(const PipelineSimulator& simulator, const ProfileTask& task)
+      : task_(task),
+        scaling_(task_),
+        mean_(task.total / simulator.microbatches()),
+        costs_(task.start.begin(), task.start.end()),
+        weights_(simulator.microbatches()) {
+    const size_t count = simulator.microbatches();
+    if (costs_.size() != count) costs_ = Ramp(simulator.pipeline(), count, mean_);
+    scaling_.Apply(costs_);
+  }
 
-Profile FindProfile(PipelineSimulator& simulator, const ProfileTask& task, int simulations,
-                    std::span<const double> start) {
-  const size_t count = simulator.microbatches();
-  const double mean = task.total / static_cast<double>(count);
-  std::vector<double> costs(start.begin(), start.end());
-  if (costs.size() != count) costs = Ramp(simulator.pipeline(), count, mean);
-  const Scaling scaling(task);
-  scaling.Apply(costs);
-  std::vector<double> with_fixed(count);
-  std::vector<double> weights(count);
-  Profile best;
-  for (int i = 0; i < simulations || i == 0; ++i) {
-    for (size_t k = 0; k < count; ++k) with_fixed[k] = costs[k] + task.fixed;
-    const double makespan = simulator.Makespan(with_fixed, weights);
+  // What to simulate next.
+  double CostOf(size_t microbatch) const { return costs_[microbatch] + task_.fixed; }
+  // The parts of the makespan, to be set for Step.
+  std::span<double> weights() { return weights_; }
+  // Whether nothing is left to gain.
+  bool done() const { return done_; }
+  Profile& best() { return best_; }
+
+  // Takes simulation number `i`.
+  void Step(int i, double makespan) {
     const double slope =
-        std::inner_product(weights.begin(), weights.end(), costs.begin(), 0.0) / task.total;
-    if (i == 0 || makespan < best.makespan) {
-      best = {.costs = costs, .makespan = makespan, .slope = slope};
+        std::inner_product(weights_.begin(), weights_.end(), costs_.begin(), 0.0) / task_.total;
+    if (i == 0 || makespan < best_.makespan) {
+      best_ = {.costs = costs_, .makespan = makespan, .slope = slope};
     }
     double spread = 0;
-    for (size_t k = 0; k < count; ++k) {
-      spread += costs[k] * (weights[k] - slope) * (weights[k] - slope);
+    for (size_t k = 0; k < costs_.size(); ++k) {
+      spread += costs_[k] * (weights_[k] - slope) * (weights_[k] - slope);
     }
-    if (spread <= 0) break;
+    done_ = spread <= 0;
+    if (done_) return;
     // Polyak's step: as far as to the wanted makespan if it were linear.
-    const double wanted = best.makespan * (1 - kFirstSaving / (1 + kShrinking * i));
+    const double wanted = best_.makespan * (1 - kFirstSaving / (1 + kShrinking * i));
     const double step = (makespan - wanted) / spread;
-    for (size_t k = 0; k < count; ++k) {
-      costs[k] = std::max(costs[k], kSmallest * mean) * Growth(step * (slope - weights[k]));
+    for (size_t k = 0; k < costs_.size(); ++k) {
+      costs_[k] = std::max(costs_[k], kSmallest * mean_) * Growth(step * (slope - weights_[k]));
     }
-    scaling.Apply(costs);
+    scaling_.Apply(costs_);
   }
-  return best;
+
+ private:
+  const ProfileTask task_;
+  const Scaling scaling_;
+  const double mean_;
+  std::vector<double> costs_;
+  std::vector<double> weights_;
+  bool done_ = false;
+  Profile best_;
+};
+
+// Of two to four tasks.
+void FindAtOnce(PipelineSimulator& simulator, std::span<const ProfileTask> tasks, int simulations,
+                std::vector<Profile>& found) {
+  std::vector<Descent> descents;
+  descents.reserve(tasks.size());
+  std::vector<std::span<double>> weights;
+  weights.reserve(tasks.size());
+  for (const ProfileTask& task : tasks) {
+    weights.push_back(descents.emplace_back(simulator, task).weights());
+  }
+  std::vector<Four> costs(simulator.microbatches());
+  const auto is_done = [](const Descent& descent) { return descent.done(); };
+  for (int i = 0; i < simulations || i == 0; ++i) {
+    const size_t left = descents.size() - std::ranges::count_if(descents, is_done);
+    if (left == 0) break;
+    for (size_t k = 0; k < costs.size(); ++k) {
+      for (size_t d = 0; d < descents.size(); ++d) costs[k][d] = descents[d].CostOf(k);
+    }
+    const Four makespans = simulator.Makespans(costs, left);
+    simulator.TraceLists(weights);
+    for (size_t d = 0; d < descents.size(); ++d) {
+      if (!descents[d].done()) descents[d].Step(i, makespans[d]);
+    }
+  }
+  for (Descent& descent : descents) found.push_back(std::move(descent.best()));
+}
+
+}  // namespace
+
+Profile FindProfile(PipelineSimulator& simulator, const ProfileTask& task, int simulations) {
+  Descent descent(simulator, task);
+  std::vector<double> costs(simulator.microbatches());
+  for (int i = 0; (i < simulations || i == 0) && !descent.done(); ++i) {
+    for (size_t k = 0; k < costs.size(); ++k) costs[k] = descent.CostOf(k);
+    descent.Step(i, simulator.Makespan(costs, descent.weights()));
+  }
+  return std::move(descent.best());
+}
+
+std::vector<Profile> FindProfiles(PipelineSimulator& simulator, std::span<const ProfileTask> tasks,
+                                  int simulations) {
+  std::vector<Profile> found;
+  found.reserve(tasks.size());
+  while (!tasks.empty()) {
+    const size_t count = std::min<size_t>(tasks.size(), 4);
+    if (count == 1) {
+      found.push_back(FindProfile(simulator, tasks[0], simulations));
+    } else {
+      FindAtOnce(simulator, tasks.first(count), simulations, found);
+    }
+    tasks = tasks.subspan(count);
+  }
+  return found;
 }
 
 }  // namespace batchplan

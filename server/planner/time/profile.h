@@ -26,6 +26,8 @@ struct ProfileTask {
   std::span<const double> least = {};
   // The most that a micro-batch can cost, unless its `least` is more: the cost of a full one.
   double most = 0;
+  // The costs to begin with, if there is one a micro-batch.
+  std::span<const double> start = {};
 };
 
 struct Profile {
@@ -36,13 +38,15 @@ struct Profile {
   double slope = 0;
 };
 
-// Searches for the costs with the least makespan, in `simulations` simulations. Begins with `start`
-// if it has one cost a micro-batch. By mirror descent (A. Nemirovsky, D. Yudin: Problem Complexity
-// and Method Efficiency in Optimization, 1983): each cost is multiplied by a factor that is smaller
-// the more the makespan grows with it, and all are scaled to their total. REQUIRES: `simulator`
-// traces; total > 0.
-Profile FindProfile(PipelineSimulator& simulator, const ProfileTask& task, int simulations,
-                    std::span<const double> start = {});
+// Searches for the costs with the least makespan, in `simulations` simulations. By mirror descent
+// (A. Nemirovsky, D. Yudin: Problem Complexity and Method Efficiency in Optimization, 1983): each
+// cost is multiplied by a factor that is smaller the more the makespan grows with it, and all are
+// scaled to their total. REQUIRES: `simulator` traces; total > 0.
+Profile FindProfile(PipelineSimulator& simulator, const ProfileTask& task, int simulations);
+
+// The same for each task, four at once.
+std::vector<Profile> FindProfiles(PipelineSimulator& simulator, std::span<const ProfileTask> tasks,
+                                  int simulations);
 
 }  // namespace batchplan
 

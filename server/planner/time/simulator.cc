@@ -1,6 +1,7 @@
 #include "server/planner/time/simulator.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cstddef>
 #include <limits>
@@ -8,12 +9,14 @@
 #include <utility>
 
 namespace batchplan {
-
 namespace {
 
 // Up to this many works are prepared once. More are prepared in every simulation, this many at a
 // time.
 constexpr uint64_t kMostWorksKept = 1 << 16;
+
+// The end of the work before the first.
+constexpr double kLongAgo = -std::numeric_limits<double>::infinity();
 
 }  // namespace
 
@@ -29,17 +32,47 @@ PipelineSimulator::PipelineSimulator(Pipeline pipeline, uint32_t microbatches, M
   const uint32_t stages = pipeline_.virtual_stages();
   for (uint32_t q = 0; q < stages; ++q) shares_.push_back(pipeline_.ForwardShare(q));
   for (uint32_t q = 0; q < stages; ++q) shares_.push_back(pipeline_.BackwardShare(q));
+  shares_.push_back(0);  // of no work
   ticks_each_ = kTicksAWork * works();
   if (pipeline_.forward_only && mode == Mode::kTime) {
     ends_.resize(microbatches);
     return;
   }
   ends_.resize(wavefront_.ends());
-  ends_.front() = -std::numeric_limits<double>::infinity();
+  ends_.front() = kLongAgo;
   works_.resize(std::min(works(), kMostWorksKept) + pipeline_.stages);
   all_works_ = works() <= kMostWorksKept;
   if (all_works_) works_.resize(wavefront_.Next(works_).size());
   (all_works_ ? ticks_to_make_ : ticks_each_) += kTicksToPlaceAWork * works();
+  if (mode == Mode::kTrace) {
+    links_.resize(wavefront_.ends());
+    links_.front().share = 2 * stages;
+    last_.resize(pipeline_.stages);
+    ForEachPiece([this](std::span<const PipelineWork> works) { LinkWorks(works); });
+  }
+}
+
+void PipelineSimulator::ForEachPiece(const auto& use) {
+  if (all_works_) {
+    use(std::span<const PipelineWork>(works_));
+    return;
+  }
+  wavefront_.Restart();
+  while (!allowance_.stop_requested()) {
+    const std::span<const PipelineWork> next = wavefront_.Next(works_);
+    if (next.empty()) break;
+    use(next);
+  }
+}
+
+void PipelineSimulator::LinkWorks(std::span<const PipelineWork> works) {
+  for (const PipelineWork& work : works) {
+    links_[work.end] = {.before = last_[work.stage],
+                        .sender = work.after,
+                        .microbatch = work.microbatch,
+                        .share = work.share};
+    last_[work.stage] = work.end;
+  }
 }
 
 double PipelineSimulator::Makespan(std::span<const double> costs) {
@@ -48,27 +81,36 @@ double PipelineSimulator::Makespan(std::span<const double> costs) {
   ++simulations_;
   if (pipeline_.forward_only && mode_ == Mode::kTime) return ForwardsAlone(costs);
   std::fill(free_.begin(), free_.end(), 0.0);
-  if (all_works_) {
-    Run(works_, costs);
-  } else {
-    wavefront_.Restart();
-    while (!allowance_.stop_requested()) {
-      const std::span<const PipelineWork> next = wavefront_.Next(works_);
-      if (next.empty()) break;
-      Run(next, costs);
-    }
-  }
+  const WorkTimes<double> times = {.costs = costs,
+                                   .shares = shares_,
+                                   .transfer = pipeline_.transfer,
+                                   .free = free_,
+                                   .ends = ends_};
+  ForEachPiece([&](std::span<const PipelineWork> works) { RunWorks(works, times); });
   return *std::max_element(free_.begin(), free_.end());
 }
 
-void PipelineSimulator::Run(std::span<const PipelineWork> works, std::span<const double> costs) {
-  const double transfer = pipeline_.transfer;
-  for (const PipelineWork& work : works) {
-    const double begin = std::max(free_[work.stage], ends_[work.after] + transfer);
-    const double end = begin + costs[work.microbatch] * shares_[work.share];
-    free_[work.stage] = end;
-    ends_[work.end] = end;
+Four PipelineSimulator::Makespans(std::span<const Four> costs, size_t lists) {
+  assert(mode_ == Mode::kTrace && costs.size() == microbatches_);
+  Four makespans;
+  if (costs.empty()) return makespans;
+  simulations_ += lists;
+  if (free_of_four_.empty()) {
+    free_of_four_.resize(pipeline_.stages);
+    ends_of_four_.resize(wavefront_.ends());
+    ends_of_four_.front() = {{kLongAgo, kLongAgo, kLongAgo, kLongAgo}};
   }
+  std::fill(free_of_four_.begin(), free_of_four_.end(), Four());
+  const WorkTimes<Four> times = {.costs = costs,
+                                 .shares = shares_,
+                                 .transfer = pipeline_.transfer,
+                                 .free = free_of_four_,
+                                 .ends = ends_of_four_};
+  ForEachPiece([&](std::span<const PipelineWork> works) { RunWorks(works, times); });
+  for (const Four& free : free_of_four_) {
+    for (size_t i = 0; i < 4; ++i) makespans[i] = std::max(makespans[i], free[i]);
+  }
+  return makespans;
 }
 
 // Position by position, each through all stages, so that the works that a stage waits for have run
@@ -89,71 +131,48 @@ double PipelineSimulator::ForwardsAlone(std::span<const double> costs) {
   return free_.back();
 }
 
+uint32_t PipelineSimulator::LastWork(const auto& free) const {
+  uint32_t last_stage = 0;
+  for (uint32_t stage = 1; stage < pipeline_.stages; ++stage) {
+    if (free(stage) > free(last_stage)) last_stage = stage;
+  }
+  return last_[last_stage];
+}
+
 double PipelineSimulator::Makespan(std::span<const double> costs, std::span<double> weights) {
-  assert(mode_ == Mode::kTrace && weights.size() == costs.size());
+  assert(mode_ == Mode::kTrace && weights.size() == microbatches_);
   const double makespan = Makespan(costs);
   std::fill(weights.begin(), weights.end(), 0.0);
-  if (costs.empty() || allowance_.stop_requested()) return makespan;
-  const uint64_t works = order_.chunk.size() * (pipeline_.forward_only ? 1 : 2);
-  uint32_t last_stage = 0;
-  while (free_[last_stage] < makespan) ++last_stage;
+  if (weights.empty() || allowance_.stop_requested()) return makespan;
   // Back from the last work, each time to the work that it had to wait for.
-  Work work = WorkOf(last_stage, works - 1);
-  while (true) {
-    const uint32_t i = MicrobatchOf(work);
-    const uint32_t q = VirtualStageOf(work);
-    weights[i] += shares_[work.backward ? pipeline_.virtual_stages() + q : q];
-    const uint64_t number = NumberOf(work);
-    const bool sent_forward = !work.backward && q > 0;
-    const bool sent_back = work.backward && q + 1 < pipeline_.virtual_stages();
-    if (sent_forward || sent_back) {
-      const Work sender = WorkOn(sent_forward ? q - 1 : q + 1, work.backward, i);
-      const double came = EndOf(sender) + pipeline_.transfer;
-      if (number == 0 || came > EndOf(WorkOf(work.stage, number - 1))) {
-        work = sender;
-        continue;
-      }
-    }
-    if (number == 0) return makespan;
-    work = WorkOf(work.stage, number - 1);
+  for (uint32_t work = LastWork([this](uint32_t stage) { return free_[stage]; }); work != 0;) {
+    const Link& link = links_[work];
+    weights[link.microbatch] += shares_[link.share];
+    work = link.Either(ends_[link.sender] + pipeline_.transfer > ends_[link.before]);
   }
+  return makespan;
 }
 
-PipelineSimulator::Work PipelineSimulator::WorkOf(uint32_t stage, uint64_t n) const {
-  const uint64_t all = order_.chunk.size();
-  const uint64_t warmup = pipeline_.Warmup(stage, microbatches_);
-  if (n < warmup) return {stage, false, n};
-  // A forward and a backward in turns, as long as there are forwards.
-  const uint64_t turn = n - warmup;
-  if (turn >= 2 * (all - warmup)) return {stage, true, n - all};
-  return {stage, turn % 2 == 1, turn % 2 == 1 ? turn / 2 : warmup + turn / 2};
-}
-
-uint64_t PipelineSimulator::NumberOf(const Work& work) const {
-  const uint64_t all = order_.chunk.size();
-  const uint64_t warmup = pipeline_.Warmup(work.stage, microbatches_);
-  const uint64_t k = work.position;
-  if (work.backward) return k < all - warmup ? warmup + 2 * k + 1 : all + k;
-  return k < warmup ? k : warmup + 2 * (k - warmup);
-}
-
-uint32_t PipelineSimulator::VirtualStageOf(const Work& work) const {
-  const uint32_t chunk = order_.chunk[work.position];
-  return (work.backward ? pipeline_.chunks - 1 - chunk : chunk) * pipeline_.stages + work.stage;
-}
-
-PipelineSimulator::Work PipelineSimulator::WorkOn(uint32_t virtual_stage, bool backward,
-                                                  uint32_t microbatch) const {
-  const uint32_t chunk = virtual_stage / pipeline_.stages;
-  const uint64_t turn = backward ? pipeline_.chunks - 1 - chunk : chunk;
-  const uint64_t group = pipeline_.interleaved ? pipeline_.group_size : microbatches_;
-  const uint64_t position =
-      microbatch / group * group * pipeline_.chunks + turn * group + microbatch % group;
-  return {virtual_stage % pipeline_.stages, backward, position};
-}
-
-double PipelineSimulator::EndOf(const Work& work) const {
-  return ends_[wavefront_.EndOf(VirtualStageOf(work), work.backward, MicrobatchOf(work))];
+void PipelineSimulator::TraceLists(std::span<const std::span<double>> weights) const {
+  assert(mode_ == Mode::kTrace && weights.size() <= 4);
+  for (const std::span<double> of_list : weights) std::ranges::fill(of_list, 0.0);
+  if (microbatches_ == 0 || allowance_.stop_requested()) return;
+  // In turns, as each way back alone is a chain of loads. Behind the first work a way goes on to
+  // work 0, which is of no micro-batch.
+  std::array<uint32_t, 4> works = {};
+  for (size_t i = 0; i < weights.size(); ++i) {
+    works[i] = LastWork([&](uint32_t stage) { return free_of_four_[stage][i]; });
+  }
+  for (bool ended = false; !ended;) {
+    ended = true;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const Link& link = links_[works[i]];
+      weights[i][link.microbatch] += shares_[link.share];
+      works[i] = link.Either(ends_of_four_[link.sender][i] + pipeline_.transfer >
+                             ends_of_four_[link.before][i]);
+      ended &= works[i] == 0;
+    }
+  }
 }
 
 double PipelineBound(const Pipeline& pipeline, std::span<const double> costs) {

@@ -16,11 +16,13 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_TIME_SIMULATOR_H_
 #define BATCHPLAN_SERVER_PLANNER_TIME_SIMULATOR_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "server/planner/request/allowance.h"
+#include "server/planner/time/run_works.h"
 #include "server/planner/time/schedule.h"
 #include "server/planner/time/wavefront.h"
 
@@ -64,24 +66,33 @@ class PipelineSimulator {
   // a simulator that traces.
   double Makespan(std::span<const double> costs, std::span<double> weights);
 
+  // The makespans of four lists of costs in little more time than that of one: costs[k][i] is that
+  // of micro-batch k in list i. They count as `lists` simulations, for callers that need as many.
+  // REQUIRES: a simulator that traces.
+  Four Makespans(std::span<const Four> costs, size_t lists = 4);
+
+  // Sets weights[i] as Makespan does, for list i of the last Makespans. Up to four.
+  void TraceLists(std::span<const std::span<double>> weights) const;
+
  private:
-  // A forward or a backward at a position of its stage.
-  struct Work {
-    uint32_t stage = 0;
-    bool backward = false;
-    uint64_t position = 0;
+  // What the way back along the critical path needs of a work, by the place of its end.
+  struct Link {
+    // Where the ends of the works that it waits for are kept: of the one before it on its stage,
+    // and of the one that sends to it. 0: there is none.
+    uint32_t before = 0;
+    uint32_t sender = 0;
+    uint32_t microbatch = 0;
+    uint32_t share = 0;
+
+    uint32_t Either(bool sends) const { return sends ? sender : before; }
   };
 
   double ForwardsAlone(std::span<const double> costs);
-  // Work number n of a stage, and the number of a work.
-  Work WorkOf(uint32_t stage, uint64_t n) const;
-  uint64_t NumberOf(const Work& work) const;
-  uint32_t MicrobatchOf(const Work& work) const { return order_.microbatch[work.position]; }
-  uint32_t VirtualStageOf(const Work& work) const;
-  // The work that a virtual stage does with a micro-batch.
-  Work WorkOn(uint32_t virtual_stage, bool backward, uint32_t microbatch) const;
-  double EndOf(const Work& work) const;
-  void Run(std::span<const PipelineWork> works, std::span<const double> costs);
+  // Calls use(works) with all works, a piece at a time.
+  void ForEachPiece(const auto& use);
+  void LinkWorks(std::span<const PipelineWork> works);
+  // The last work of the stage that is done last, by when each stage is free.
+  uint32_t LastWork(const auto& free) const;
 
   const Pipeline pipeline_;
   const uint32_t microbatches_;
@@ -99,6 +110,12 @@ class PipelineSimulator {
   uint64_t ticks_each_ = 0;
   std::vector<double> free_;  // when each stage is
   std::vector<double> ends_;  // of works, at their places in the wavefront
+  // The same of four simulations at once, once there was one.
+  std::vector<Four> free_of_four_;
+  std::vector<Four> ends_of_four_;
+  // To trace.
+  std::vector<Link> links_;
+  std::vector<uint32_t> last_;  // by stage, the place of its last work's end
 };
 
 // A lower bound on the makespan of these micro-batches in any order; above their Makespan at most

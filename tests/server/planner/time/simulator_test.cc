@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/checker/pipeline_events.h"
+#include "server/planner/time/run_works.h"
+#include "server/planner/time/wavefront.h"
 #include "tests/support/generators.h"
 
 namespace batchplan {
@@ -183,6 +186,71 @@ TEST(PipelineSimulatorTest, ATraceSaysWhatTheMakespanIsMadeOf) {
     ASSERT_NEAR(of_weights(), makespan, kRounding * (1 + makespan)) << job.Describe();
     for (double& cost : job.costs) cost = random.Uniform() * 1000;
     ASSERT_LE(of_weights(), job.Makespan() * (1 + kRounding)) << job.Describe();
+  }
+}
+
+TEST(PipelineSimulatorTest, FourListsAtOnceGiveWhatEachGivesAlone) {
+  for (const uint64_t seed : testing::Seeds(1000)) {
+    RandomStream random(seed);
+    const Job job = RandomJob(random);
+    const auto count = static_cast<uint32_t>(job.costs.size());
+    PipelineSimulator simulator(job.pipeline(), count, PipelineSimulator::Mode::kTrace);
+    std::vector<Four> costs(count);
+    std::vector<std::vector<double>> lists(4, job.costs);
+    for (size_t i = 1; i < 4; ++i) {
+      for (double& cost : lists[i]) cost = random.Uniform() * 1000;
+    }
+    for (size_t k = 0; k < count; ++k)
+      costs[k] = {{lists[0][k], lists[1][k], lists[2][k], lists[3][k]}};
+    const Four makespans = simulator.Makespans(costs);
+    std::vector<std::vector<double>> weights(4, std::vector<double>(count));
+    simulator.TraceLists(std::vector<std::span<double>>(weights.begin(), weights.end()));
+    std::vector<double> alone(count);
+    for (size_t i = 0; i < 4; ++i) {
+      ASSERT_EQ(makespans[i], simulator.Makespan(lists[i], alone)) << job.Describe();
+      ASSERT_EQ(weights[i], alone) << job.Describe();
+    }
+  }
+}
+
+// Whichever of them this processor has.
+TEST(PipelineSimulatorTest, VectorsOfTwoAndOfFourGiveTheSameBits) {
+  for (const uint64_t seed : testing::Seeds(300)) {
+    RandomStream random(seed);
+    const Job job = RandomJob(random);
+    const Pipeline pipeline = job.pipeline();
+    const auto count = static_cast<uint32_t>(job.costs.size());
+    const RunOrder order = RunOrderOf(pipeline, count);
+    Wavefront wavefront(pipeline, order, count, /*all=*/true);
+    std::vector<PipelineWork> works(2 * count * pipeline.virtual_stages() + pipeline.stages);
+    works.resize(wavefront.Next(works).size());
+    std::vector<double> shares(2 * pipeline.virtual_stages());
+    for (double& share : shares) share = random.Uniform();
+    std::vector<double> costs = job.costs;
+    std::vector<Four> costs_of_four;
+    for (const double cost : costs) costs_of_four.push_back({{cost, 2 * cost, 1, cost}});
+    std::vector<double> free_of_one(pipeline.stages);
+    std::vector<double> ends(wavefront.ends());
+    RunWorks(works, {.costs = costs,
+                     .shares = shares,
+                     .transfer = pipeline.transfer,
+                     .free = free_of_one,
+                     .ends = ends});
+    for (const bool vectors_of_four : {false, HasVectorsOfFour()}) {
+      std::vector<Four> free(pipeline.stages);
+      std::vector<Four> ends_of_four(wavefront.ends());
+      RunWorks(works,
+               {.costs = costs_of_four,
+                .shares = shares,
+                .transfer = pipeline.transfer,
+                .free = free,
+                .ends = ends_of_four},
+               vectors_of_four);
+      for (size_t work = 0; work < ends.size(); ++work) {
+        ASSERT_EQ(ends_of_four[work][0], ends[work]) << job.Describe();
+        ASSERT_EQ(ends_of_four[work][3], ends[work]) << job.Describe();
+      }
+    }
   }
 }
 

@@ -153,7 +153,9 @@ std::string Reason(Cause cause, const Explanation& explanation, const Circumstan
       return absl::StrCat("micro-batches have no more than ",
                           Count(own.pass.max_sequences_per_microbatch, "sequence"));
     case Cause::kMicrobatchCounts:
-      return absl::StrCat("ranks have ", CountsText(own.pass), ", each with a sequence");
+      return absl::StrCat(
+          "ranks have ", CountsText(own.pass), ", each with a ",
+          own.options.mini_batches.groups == GroupPolicy::kSameMicrobatch ? "group" : "sequence");
     case Cause::kSequenceMultiple:
       return absl::StrCat("micro-batches have multiples of ", own.pass.sequence_count_multiple,
                           " sequences");

@@ -69,8 +69,8 @@ class Division {
     explanation_.lone_sequences = time.lone_sequences;
     Add(Cause::kPadding, time.padding, /*in_any_plan=*/false);
     Add(Cause::kMoreSlots, time.more_slots, /*in_any_plan=*/false);
-    Add(plan.shared_tokens.empty() ? Cause::kExchange : Cause::kRepeatedPrefixes, time.beyond_ideal,
-        /*in_any_plan=*/false);
+    Add(Cause::kRepeatedPrefixes, time.repeated, /*in_any_plan=*/false);
+    Add(Cause::kExchange, time.beyond_ideal - time.repeated, /*in_any_plan=*/false);
     Add(Cause::kBubbles, time.bubbles, /*in_any_plan=*/false);
     Add(Cause::kStages, time.unequal_stages, /*in_any_plan=*/true);
     // Bounds know the work that sequences are wherever they stand.
@@ -82,8 +82,9 @@ class Division {
   void Begin(const ProvenTime& first) {
     first_ = first;
     now_ = Lifted(first, 0);
+    // What the plan's sequences cost beyond the ideal step, another plan need not have.
     double& bound = explanation_.lower_bound_step_time;
-    bound = std::min(std::max(bound, now_), explanation_.predicted_step_time);
+    bound = std::min(std::max(bound, first.time / stages_), explanation_.predicted_step_time);
   }
 
   // What is proven without `rule`, beside those given up before.
@@ -205,6 +206,8 @@ absl::string_view NameOf(Cause cause) {
       return "microbatch_counts";
     case Cause::kSequenceMultiple:
       return "sequence_multiple";
+    case Cause::kEqualCounts:
+      return "equal_counts";
     case Cause::kMiniBatches:
       return "mini_batches";
     case Cause::kGroups:

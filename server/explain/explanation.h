@@ -40,6 +40,8 @@ enum class Cause {
   kMicrobatchCounts,
   // The multiple of sequences in each micro-batch.
   kSequenceMultiple,
+  // Ranks have equal numbers of sequences, exactly or within one.
+  kEqualCounts,
   // Each mini-batch is divided among the ranks by itself.
   kMiniBatches,
   // Groups stay on one rank, or in one micro-batch.

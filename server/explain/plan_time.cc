@@ -103,6 +103,18 @@ double AligningOf(const Pass& pass, const PassPlan& plan) {
   return units / ranks;
 }
 
+// What exchange adds to rows of sequences that share prefixes, for the mean rank.
+double ExchangeOfBranches(const Pass& pass, const PassPlan& plan) {
+  double units = 0;
+  for (size_t i = 0; i < plan.shared_tokens.size(); ++i) {
+    const uint32_t length = pass.aligned()[plan.sequence_index[i]];
+    const uint32_t shared = plan.shared_tokens[i];
+    units += pass.cost().ToUnits(pass.cost().OfBranch(length, shared) -
+                                 pass.cost().OfBranchComputation(length, shared));
+  }
+  return units / pass.ranks();
+}
+
 // The part of the model that the busiest stage has.
 double LargestStage(const PlanOptions& options, const PassOptions& pass) {
   const Pipeline pipeline = PipelineOf(options.topology, options.pipeline, pass.forward_only);
@@ -151,13 +163,18 @@ PlanTime TimeOf(const PlannedPass& planned, const PlannedMiniBatches& mini_batch
         std::max(0.0, slots - fewest) * pass.cost().ToUnits(pass.cost().OfMicrobatch()) / stages;
   }
   time.beyond_ideal = std::max(0.0, work - time.ideal - time.padding - time.more_slots);
+  if (!plan.shared_tokens.empty()) {
+    const double exchange = ExchangeOfBranches(pass, plan) / stages;
+    time.repeated = time.beyond_ideal - std::min(time.beyond_ideal, exchange);
+  }
   double left = std::max(0.0, metrics.predicted_step_time - work);
   if (pass.pipeline() != nullptr) {
     time.bubbles = std::min(left, metrics.pipeline_bubble * metrics.predicted_step_time);
-    const double busiest = (1 - metrics.pipeline_bubble) * metrics.predicted_step_time;
     left -= time.bubbles;
-    time.unequal_stages = std::clamp(
-        busiest - busiest / (stages * LargestStage(planned.options(), pass.options())), 0.0, left);
+    // Some rank has no less than the mean rank's work, and its busiest stage the largest part of
+    // it.
+    const double largest = stages * LargestStage(planned.options(), pass.options());
+    time.unequal_stages = std::clamp(time.ideal * (largest - 1), 0.0, left);
     left -= time.unequal_stages;
   }
   time.waiting = left;

@@ -17,11 +17,13 @@ struct PlanTime {
   double ideal = 0;
   // What sequences cost beyond that, wherever they are: exchange, repeated prefixes, larger groups.
   double beyond_ideal = 0;
+  // The part of it that is repeated prefixes.
+  double repeated = 0;
   double padding = 0;
   // Of slots beyond the fewest.
   double more_slots = 0;
-  // On pipelines, of the slowest rank: what its busiest stage waits, and what that has more to do
-  // than the mean stage.
+  // On pipelines: what the busiest stage of the slowest rank waits, and what the busiest stage has
+  // more to do than the mean one, of a rank with the mean work.
   double bubbles = 0;
   double unequal_stages = 0;
   double waiting = 0;

@@ -76,29 +76,6 @@ absl::Status CheckPassArrays(const Manifest& manifest, const PlanOptions& option
   return absl::OkStatus();
 }
 
-// The least that the sequences cost if each of `microbatches` micro-batches on each rank has `each`
-// sequences or more, from the costs of all, ascending. In lockstep the slots s, s + 1, ..., by
-// descending time, hold so many sequences that the longest of them is no cheaper than one of a
-// certain place, and the micro-batch that has it has others beside it.
-double LeastOfCounts(const Pass& pass, std::span<const Cost> ascending, uint64_t microbatches,
-                     uint64_t each) {
-  const uint64_t ranks = pass.ranks();
-  if (ascending.size() < microbatches * ranks * each) return 0;
-  double beside = 0;
-  for (uint64_t i = 0; i + 1 < each; ++i) beside += pass.cost().ToUnits(ascending[i]);
-  double time = 0;
-  if (pass.synchronization() == Synchronization::kLockstep) {
-    for (uint64_t k = 1; k <= microbatches; ++k) {
-      time += pass.cost().ToUnits(ascending[k * ranks * each - 1]) + beside;
-    }
-    return time;
-  }
-  // The rank of the costliest sequence.
-  time = pass.cost().ToUnits(ascending.back());
-  for (uint64_t i = 0; i + 1 < microbatches * each; ++i) time += pass.cost().ToUnits(ascending[i]);
-  return time;
-}
-
 }  // namespace
 
 absl::Status CheckArrays(const Manifest& manifest, const PlanOptions& options, const Plan& plan) {
@@ -180,8 +157,6 @@ absl::StatusOr<std::unique_ptr<PlannedPass>> PlannedPass::Create(const Manifest&
 ProvenTime PlannedPass::LeastTime(const PlannedMiniBatches& mini_batches) const {
   const Pass& pass = *pass_;
   const Allowance allowance(kTicks, {});
-  const bool counts = !pass.sizes_differ() && !pass.allow_empty() && pass.prefixes() == nullptr &&
-                      pass.pipeline() == nullptr && pass.loads().phases().empty();
   ProvenTime proven;
   for (size_t k = 0; k < mini_batches.sequences.size(); ++k) {
     const std::span<const SequenceIndex> sequences = mini_batches.sequences[k];
@@ -189,20 +164,7 @@ ProvenTime PlannedPass::LeastTime(const PlannedMiniBatches& mini_batches) const 
     Placement possible;
     possible.slots = mini_batches.slots[k];
     const MiniBatchBounds bounds = BoundsOf(pass, sequences, possible, allowance);
-    double time = pass.cost().ToUnits(bounds.step_time);
-    if (counts) {
-      std::vector<Cost> costs;
-      costs.reserve(sequences.size());
-      for (const SequenceIndex sequence : sequences) {
-        costs.push_back(pass.cost().OfSequence(pass.aligned()[sequence.value()]) +
-                        pass.loads().InMicrobatch(sequence));
-      }
-      std::ranges::sort(costs);
-      const double fixed =
-          static_cast<double>(bounds.slots) * pass.cost().ToUnits(pass.cost().OfMicrobatch());
-      time = std::max(time, fixed + LeastOfCounts(pass, costs, bounds.slots, pass.row_multiple()));
-    }
-    proven.time += time;
+    proven.time += pass.cost().ToUnits(bounds.step_time);
     proven.slots += static_cast<double>(bounds.slots);
   }
   return proven;

@@ -42,6 +42,7 @@ std::vector<Cause> RulesOf(const Request& request, size_t pass) {
   add(!own.limits.empty(), Cause::kLoadLimits);
   add(HasPhases(options), Cause::kLoadPhases);
   add(own.sequence_count_multiple > 1, Cause::kSequenceMultiple);
+  add(own.keeps_counts(), Cause::kEqualCounts);
   add(own.min_microbatches > 1 || own.microbatch_count_multiple > 1, Cause::kMicrobatchCounts);
   add(!request.manifest.ranks.empty(), Cause::kGivenRanks);
   add(!request.manifest.group_ids.empty() &&
@@ -59,6 +60,7 @@ void GiveUp(Cause rule, const PassPlan& plan, Request& request) {
     if (rule == Cause::kKinds) pass.kinds_per_slot = KindsPerSlot::kAny;
     if (rule == Cause::kLoadLimits) pass.limits.clear();
     if (rule == Cause::kSequenceMultiple) pass.sequence_count_multiple = 1;
+    if (rule == Cause::kEqualCounts) pass.sequence_counts = EqualCounts::kAny;
     if (rule == Cause::kMicrobatchCounts)
       pass.min_microbatches = pass.microbatch_count_multiple = 1;
     if (rule == Cause::kSequenceLimit) pass.max_sequences_per_microbatch = 0;

@@ -29,8 +29,12 @@ std::string WithThousands(uint64_t number) {
   return text;
 }
 
+std::string Count(uint64_t number, absl::string_view one, absl::string_view several) {
+  return absl::StrCat(WithThousands(number), " ", number == 1 ? one : several);
+}
+
 std::string Count(uint64_t number, absl::string_view noun) {
-  return absl::StrCat(WithThousands(number), " ", noun, number == 1 ? "" : "s");
+  return Count(number, noun, absl::StrCat(noun, "s"));
 }
 
 // "sequence 17 (16,384 tokens)".
@@ -88,11 +92,48 @@ std::string BudgetReason(const Explanation& explanation, const Circumstances& ow
                         " tokens leaves groups no choice of what runs beside what");
   }
   const double twice = explanation.with_twice_the_budget / explanation.predicted_step_time;
+  const bool lockstep = own.options.synchronization == Synchronization::kLockstep;
   return absl::StrCat(
-      Count(own.pass.max_tokens_per_microbatch, "token"), " a micro-batch make ",
-      Count(FewestSlots(own), "slot"),
-      " or more, each as long as its costliest micro-batch, with twice as many tokens ",
-      twice < kLeastShare ? "maybe none" : absl::StrCat("at least ", Percent(twice)));
+      "a budget of ", Count(own.pass.max_tokens_per_microbatch, "token"), " makes ",
+      lockstep ? absl::StrCat(Count(FewestSlots(own), "slot"),
+                              " or more, each as long as its costliest micro-batch")
+               : absl::StrCat(Count(FewestSlots(own), "micro-batch", "micro-batches"),
+                              " a rank or more, none of them empty"),
+      twice < kLeastShare
+          ? "; with twice the budget it may be nothing"
+          : absl::StrCat("; with twice the budget it is still ", Percent(twice), " or more"));
+}
+
+// "ranks have at least 3 micro-batches, in multiples of 2".
+std::string CountsText(const PassOptions& pass) {
+  std::vector<std::string> asked;
+  if (pass.min_microbatches > 1) {
+    asked.push_back(absl::StrCat("at least ", pass.min_microbatches, " micro-batches"));
+  }
+  if (pass.microbatch_count_multiple > 1) {
+    asked.push_back(absl::StrCat(asked.empty() ? "micro-batches " : "", "in multiples of ",
+                                 pass.microbatch_count_multiple));
+  }
+  return absl::StrJoin(asked, ", ");
+}
+
+// "no more than 4 of patches".
+std::string LimitsText(const PassOptions& pass) {
+  std::vector<std::string> limits;
+  limits.reserve(pass.limits.size());
+  for (const LoadLimit& limit : pass.limits) {
+    limits.push_back(absl::StrFormat("%.6g of %s", limit.max_per_microbatch, limit.load));
+  }
+  return absl::StrCat("no more than ", absl::StrJoin(limits, " and "));
+}
+
+// "patches and frames".
+std::string PhasesText(const PlanOptions& options) {
+  std::vector<absl::string_view> names;
+  for (const LoadCost& load : options.cost_model.loads) {
+    if (load.has_phase()) names.push_back(load.load);
+  }
+  return absl::StrJoin(names, " and ");
 }
 
 // Why it is so, of the causes that bounds prove; or what it is.
@@ -112,12 +153,16 @@ std::string Reason(Cause cause, const Explanation& explanation, const Circumstan
       return absl::StrCat("micro-batches have no more than ",
                           Count(own.pass.max_sequences_per_microbatch, "sequence"));
     case Cause::kMicrobatchCounts:
-      return absl::StrCat("ranks have at least ", own.pass.min_microbatches,
-                          " micro-batches, in multiples of ", own.pass.microbatch_count_multiple,
-                          ", each with a sequence");
+      return absl::StrCat(
+          "ranks have ", CountsText(own.pass), ", each with a ",
+          own.options.mini_batches.groups == GroupPolicy::kSameMicrobatch ? "group" : "sequence");
     case Cause::kSequenceMultiple:
       return absl::StrCat("micro-batches have multiples of ", own.pass.sequence_count_multiple,
                           " sequences");
+    case Cause::kEqualCounts:
+      return absl::StrCat(
+          "ranks have equally many sequences",
+          own.pass.sequence_counts == EqualCounts::kWithinOne ? ", within one" : "");
     case Cause::kMiniBatches:
       return absl::StrCat("each of ", WithThousands(plan.microbatches_per_rank.size()),
                           " mini-batches is divided among the ranks by itself");
@@ -131,14 +176,14 @@ std::string Reason(Cause cause, const Explanation& explanation, const Circumstan
     case Cause::kKinds:
       return "sequences of different kinds run in different slots";
     case Cause::kLoadLimits:
-      return "micro-batches are within the limits of their loads";
+      return absl::StrCat("micro-batches have ", LimitsText(own.pass));
     case Cause::kLoadPhases:
-      return "ranks wait for each other in each phase of a load";
+      return absl::StrCat("ranks wait for each other after the phase of ", PhasesText(own.options));
     case Cause::kStages:
       return "the stages of the pipeline are not equal";
     case Cause::kBubbles:
       return absl::StrCat("bubbles, in which stages wait while micro-batches pass through all ",
-                          own.options.topology.pipeline_parallel);
+                          own.options.topology.pipeline_parallel, " stages");
     case Cause::kPadding:
       return own.pass.layout == Layout::kPadded
                  ? "padding of sequences to the width of their micro-batch"
@@ -151,7 +196,7 @@ std::string Reason(Cause cause, const Explanation& explanation, const Circumstan
     case Cause::kRepeatedPrefixes:
       return "prefixes that several micro-batches compute";
     case Cause::kMoreSlots:
-      return absl::StrCat("the fixed cost of micro-batches beyond the fewest");
+      return "the fixed cost of micro-batches beyond the fewest";
     case Cause::kUnexplained:
       break;
   }
@@ -205,10 +250,10 @@ std::vector<std::string> SentencesOf(const Explanation& explanation, const Circu
         " of the step is lengths rounded up to multiples of ", own.plan.length_multiple, "."));
   }
   if (explanation.required_microbatches >= kLeastShare * predicted) {
-    sentences.push_back(absl::StrCat(
-        "Of the work itself ", Percent(explanation.required_microbatches / predicted),
-        " of the step is micro-batches that the minimum of ", own.pass.min_microbatches,
-        " and the multiple of ", own.pass.microbatch_count_multiple, " ask for."));
+    sentences.push_back(
+        absl::StrCat("Of the work itself ", Percent(explanation.required_microbatches / predicted),
+                     " of the step is the fixed cost of further micro-batches, as ranks have ",
+                     CountsText(own.pass), "."));
   }
   const std::string last = LastSentence(explanation, own);
   if (!last.empty()) sentences.push_back(last);

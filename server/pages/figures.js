@@ -45,12 +45,17 @@ function budgetText({dynamicContext, contextParallel}, {maxTokensPerMicrobatch})
   return `${countOf(maxTokensPerMicrobatch, 'token')} ${on}`;
 }
 
+// Text that stays on one line.
+function unbroken(text) {
+  return text.replaceAll(' ', '\u00a0');
+}
+
 // How many micro-batches have a group of which size, the largest first; '' where all are alike.
 function groupsText(sizes = []) {
   const groups = new Map();
   for (const size of sizes) groups.set(size, (groups.get(size) ?? 0) + 1);
   return [...groups].sort(([a], [b]) => b - a)
-      .map(([size, groups]) => `${count(groups)} of ${countOf(size, 'rank')}`)
+      .map(([size, groups]) => unbroken(`${count(groups)} of ${countOf(size, 'rank')}`))
       .join(', ');
 }
 
@@ -64,7 +69,7 @@ function methodsText(decisions = []) {
 function triedText(decisions = []) {
   if (decisions.length !== 1) return '';
   return (decisions[0].tried ?? [])
-      .map(({slots, stepTime}) => `${count(slots)}: ${cost(stepTime)}`)
+      .map(({slots, stepTime}) => unbroken(`${count(slots)}: ${cost(stepTime)}`))
       .join(', ');
 }
 
@@ -204,7 +209,7 @@ function allFigures(request, response, pass, plan, origin, placement) {
       ['rank tokens, max / mean', ratio(metrics.rankTokenImbalance)],
       ['bin balance', ratio(metrics.binBalance)],
     ]],
-    ['Loads', loadFigures(metrics.loads, pass.limits)],
+    ...loadFigures(metrics.loads, pass.limits),
     ['Micro-batches', [
       ['micro-batches', count(metrics.microbatches)],
       ['groups', groupsText(plan.contextSizes)],
@@ -252,10 +257,13 @@ function allFigures(request, response, pass, plan, origin, placement) {
 function loadFigures(loads = [], limits = []) {
   return loads.map(({load, largest, mean, rankImbalance, separateTime}) => {
     const limit = limits.find((one) => one.load === load);
-    const most = limit ? ` of at most ${cost(limit.maxPerMicrobatch)}` : '';
-    const phase = separateTime > 0 ? `, its phase ${cost(separateTime)}` : '';
-    return [load, `largest ${cost(largest)}${most}, mean ${cost(mean)}, ` +
-        `rank, max / mean ${ratio(rankImbalance)}${phase}`];
+    return [`Load: ${load}`, [
+      ['largest micro-batch', cost(largest)],
+      ['limit', limit ? cost(limit.maxPerMicrobatch) : ''],
+      ['mean micro-batch', cost(mean)],
+      ['ranks, max / mean', ratio(rankImbalance)],
+      ['its phase', separateTime > 0 ? cost(separateTime) : ''],
+    ]];
   });
 }
 

@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/planner/balance/count_bound.h"
 #include "server/planner/balance/step_time_bound.h"
 #include "server/planner/packing/lower_bounds.h"
 #include "server/planner/pass/context_problem.h"
 #include "server/planner/pass/context_time.h"
+#include "server/planner/pass/mini_batch_tree.h"
 #include "server/planner/ranks/fill_bins.h"
 #include "server/planner/ranks/tree_bounds.h"
 #include "server/planner/time/step_clock.h"
@@ -59,85 +61,14 @@ uint64_t LeastPacked(const PackItems& items, const BinLimits& limits, uint32_t r
 }
 
 // A lower bound on the step time of ranks with this much work. Each micro-batch has at least the
-// cheapest item, or nothing if it may be empty, and one has the costliest.
-Cost StepBound(const Pass& pass, const MiniBatchItems& mini_batch, Cost work) {
+// cheapest of `costs`, or nothing if it may be empty, and one has the costliest.
+Cost StepBound(const Pass& pass, std::span<const Cost> costs, Cost work) {
   if (pass.pipeline() == nullptr) return work;
-  const std::vector<Cost>& costs = mini_batch.get().costs;
   const auto [cheapest, costliest] = std::minmax_element(costs.begin(), costs.end());
   const Cost fixed = pass.cost().OfMicrobatch();
   const Cost bound =
       pass.clock().Bound(work, (pass.allow_empty() ? 0 : *cheapest) + fixed, *costliest + fixed);
   return bound - bound / kRounding;
-}
-
-// Bounds if ranks are given: each rank needs the micro-batches of its own sequences, and runs as
-// long as they do.
-MiniBatchBounds BoundsOfShares(const Pass& pass, const MiniBatchItems& mini_batch,
-                               const Placement& placement, const Allowance& allowance) {
-  const SequenceLists shares = GivenShares(pass, mini_batch.sequences());
-  uint64_t most_needed = 1;
-  Items all;
-  std::vector<uint32_t> rank_of;
-  Cost busiest = 0;
-  for (uint32_t rank = 0; rank < shares.size(); ++rank) {
-    if (shares[rank].empty()) continue;
-    const Items own = Summed(pass, pass.ItemsOf(shares[rank]));
-    most_needed = std::max<uint64_t>(
-        most_needed,
-        pass.options().layout == Layout::kPacked
-            ? LeastPacked(own.ForPacking(), pass.bin_limits(), 1, pass.counts(), placement.slots)
-            : FewestPadded(pass, pass.ItemsFrom(SequenceLists::Singles(shares[rank]))));
-    busiest = std::max(busiest, std::accumulate(own.costs.begin(), own.costs.end(), Cost{0}));
-    all.lengths.insert(all.lengths.end(), own.lengths.begin(), own.lengths.end());
-    all.counts.insert(all.counts.end(), own.counts.begin(), own.counts.end());
-    all.costs.insert(all.costs.end(), own.costs.begin(), own.costs.end());
-    rank_of.resize(all.lengths.size(), rank);
-  }
-  const uint64_t fewest = pass.counts().RoundUp(most_needed);
-  Cost bound = busiest;
-  if (pass.synchronization() == Synchronization::kLockstep) {
-    const Cost proven = placement.proven.lockstep_time;
-    bound = proven > 0 ? proven
-                       : LockstepBoundOfRanks(all.ForPacking(), LimitsOf(pass), pass.ranks(),
-                                              rank_of, allowance);
-  }
-  const Cost work = bound + pass.cost().OfMicrobatch() * fewest;
-  return {.slots = fewest, .ideal_slots = fewest, .step_time = StepBound(pass, mini_batch, work)};
-}
-
-// Bounds with shared prefixes, of all ranks together or, if ranks are given, of each by itself.
-MiniBatchBounds BoundsOfTrees(const Pass& pass, const MiniBatchItems& mini_batch) {
-  uint64_t fewest = 1;
-  Cost bound = 0;
-  const auto add = [&](std::span<const SequenceIndex> sequences, uint32_t ranks) {
-    if (sequences.empty()) return;
-    const TreeBounds bounds(pass, sequences);
-    fewest = std::max(fewest, PerRank(bounds.FewestMicrobatches(), ranks, pass.counts()));
-    bound = std::max(bound, bounds.StepTime(ranks, pass.synchronization()));
-  };
-  if (pass.given_ranks().empty()) {
-    add(mini_batch.sequences(), pass.ranks());
-  } else {
-    const SequenceLists shares = GivenShares(pass, mini_batch.sequences());
-    for (size_t rank = 0; rank < shares.size(); ++rank) add(shares[rank], 1);
-  }
-  fewest = pass.counts().RoundUp(fewest);
-  const Cost work = bound + pass.cost().OfMicrobatch() * fewest;
-  return {.slots = fewest, .ideal_slots = fewest, .step_time = StepBound(pass, mini_batch, work)};
-}
-
-MiniBatchBounds BoundsOfGroups(const Pass& pass, std::span<const SequenceIndex> mini_batch,
-                               const Allowance& allowance) {
-  const absl::StatusOr<ContextProblem> problem =
-      ContextProblemOf(pass, pass.ItemLists(mini_batch), allowance);
-  if (!problem.ok()) return {};
-  uint64_t tokens = 0;
-  for (const SequenceIndex sequence : mini_batch) tokens += pass.aligned()[sequence.value()];
-  const uint64_t slot =
-      uint64_t{pass.topology().data_parallel} * pass.options().max_tokens_per_microbatch;
-  return {.slots = FewestContextSlots(*problem),
-          .ideal_slots = (tokens + slot - 1) / slot,
-          .step_time = ContextBound(*problem)};
 }
 
 // A lower bound on the time of phases beside the rest of micro-batches. Each phase is bounded as a
@@ -171,9 +102,102 @@ Cost PhasesBound(const Pass& pass, const Items& items, const Allowance& allowanc
       costs.push_back(cost_of(sum));
     }
     const PackItems of_phase = {.lengths = items.lengths, .counts = items.counts, .loads = costs};
-    bound += LockstepBound(of_phase, LimitsOf(pass), pass.ranks(), allowance);
+    // Rows of sequences that share hold more than their lengths say.
+    bound += pass.prefixes() != nullptr
+                 ? AccumulatedBound(of_phase, pass.ranks())
+                 : LockstepBound(of_phase, LimitsOf(pass), pass.ranks(), allowance);
   }
   return bound;
+}
+
+// Bounds if ranks are given: each rank needs the micro-batches of its own sequences, and runs as
+// long as they do.
+MiniBatchBounds BoundsOfShares(const Pass& pass, const MiniBatchItems& mini_batch,
+                               const Placement& placement, const Allowance& allowance) {
+  const SequenceLists shares = GivenShares(pass, mini_batch.sequences());
+  uint64_t most_needed = 1;
+  Items all;
+  std::vector<uint32_t> rank_of;
+  Cost busiest = 0;
+  for (uint32_t rank = 0; rank < shares.size(); ++rank) {
+    if (shares[rank].empty()) continue;
+    const Items own = Summed(pass, pass.ItemsOf(shares[rank]));
+    most_needed = std::max<uint64_t>(
+        most_needed,
+        pass.options().layout == Layout::kPacked
+            ? LeastPacked(own.ForPacking(), pass.bin_limits(), 1, pass.counts(), placement.slots)
+            : FewestPadded(pass, pass.ItemsFrom(SequenceLists::Singles(shares[rank]))));
+    busiest = std::max(busiest, std::accumulate(own.costs.begin(), own.costs.end(), Cost{0}));
+    all.lengths.insert(all.lengths.end(), own.lengths.begin(), own.lengths.end());
+    all.counts.insert(all.counts.end(), own.counts.begin(), own.counts.end());
+    all.costs.insert(all.costs.end(), own.costs.begin(), own.costs.end());
+    rank_of.resize(all.lengths.size(), rank);
+  }
+  const uint64_t fewest = pass.counts().RoundUp(most_needed);
+  Cost bound = busiest;
+  if (pass.synchronization() == Synchronization::kLockstep) {
+    const Cost proven = placement.proven.lockstep_time;
+    bound = proven > 0 ? proven
+                       : LockstepBoundOfRanks(all.ForPacking(), LimitsOf(pass), pass.ranks(),
+                                              rank_of, allowance);
+  }
+  const Cost work =
+      bound + PhasesBound(pass, mini_batch.get(), allowance) + pass.cost().OfMicrobatch() * fewest;
+  return {.slots = fewest,
+          .ideal_slots = fewest,
+          .step_time = StepBound(pass, mini_batch.get().costs, work)};
+}
+
+// What the mean of `ranks` ranks takes for these sequences with the loads that are part of their
+// rows, which trees leave out; 0: there are none.
+Cost MeanWithLoads(const Pass& pass, std::span<const SequenceIndex> sequences, uint32_t ranks) {
+  Cost in_rows = 0;
+  Cost in_phases = 0;
+  for (const SequenceIndex sequence : sequences) {
+    in_rows += pass.loads().InMicrobatch(sequence);
+    in_phases += pass.loads().OfAll(sequence) - pass.loads().InMicrobatch(sequence);
+  }
+  return in_rows == 0 ? 0 : (UniqueOf(pass, sequences).computation - in_phases) / ranks;
+}
+
+// Bounds with shared prefixes, of all ranks together or, if ranks are given, of each by itself.
+MiniBatchBounds BoundsOfTrees(const Pass& pass, const MiniBatchItems& mini_batch,
+                              const Allowance& allowance) {
+  uint64_t fewest = 1;
+  Cost bound = 0;
+  const auto add = [&](std::span<const SequenceIndex> sequences, uint32_t ranks) {
+    if (sequences.empty()) return;
+    const TreeBounds bounds(pass, sequences);
+    fewest = std::max(fewest, PerRank(bounds.FewestMicrobatches(), ranks, pass.counts()));
+    bound = std::max({bound, bounds.StepTime(ranks, pass.synchronization()),
+                      MeanWithLoads(pass, sequences, ranks)});
+  };
+  if (pass.given_ranks().empty()) {
+    add(mini_batch.sequences(), pass.ranks());
+  } else {
+    const SequenceLists shares = GivenShares(pass, mini_batch.sequences());
+    for (size_t rank = 0; rank < shares.size(); ++rank) add(shares[rank], 1);
+  }
+  fewest = pass.counts().RoundUp(fewest);
+  const Cost work =
+      bound + PhasesBound(pass, mini_batch.get(), allowance) + pass.cost().OfMicrobatch() * fewest;
+  return {.slots = fewest,
+          .ideal_slots = fewest,
+          .step_time = StepBound(pass, mini_batch.get().costs, work)};
+}
+
+MiniBatchBounds BoundsOfGroups(const Pass& pass, std::span<const SequenceIndex> mini_batch,
+                               const Allowance& allowance) {
+  const absl::StatusOr<ContextProblem> problem =
+      ContextProblemOf(pass, pass.ItemLists(mini_batch), allowance);
+  if (!problem.ok()) return {};
+  uint64_t tokens = 0;
+  for (const SequenceIndex sequence : mini_batch) tokens += pass.aligned()[sequence.value()];
+  const uint64_t slot =
+      uint64_t{pass.topology().data_parallel} * pass.options().max_tokens_per_microbatch;
+  return {.slots = FewestContextSlots(*problem),
+          .ideal_slots = (tokens + slot - 1) / slot,
+          .step_time = ContextBound(*problem)};
 }
 
 // The bound on the step time without fixed costs.
@@ -230,7 +254,7 @@ namespace {
 MiniBatchBounds BoundsOfKinds(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                               const Placement& placement, const Allowance& allowance) {
   const Pass of_any = pass.OfOneKind(/*may_be_empty=*/true, pass.counts());
-  MiniBatchBounds bounds = BoundsOf(of_any, mini_batch, placement, allowance);
+  MiniBatchBounds bounds = BoundsWithoutCounts(of_any, mini_batch, placement, allowance);
   if (pass.options().kinds_per_slot != KindsPerSlot::kAlike) return bounds;
   std::map<uint32_t, std::vector<SequenceIndex>> kinds;
   for (const SequenceIndex sequence : mini_batch) {
@@ -242,7 +266,7 @@ MiniBatchBounds BoundsOfKinds(const Pass& pass, std::span<const SequenceIndex> m
   uint64_t slots = 0;
   Cost time = 0;
   for (const auto& [kind, own] : kinds) {
-    const MiniBatchBounds of_kind = BoundsOf(of_one, own, any, allowance);
+    const MiniBatchBounds of_kind = BoundsWithoutCounts(of_one, own, any, allowance);
     slots += of_kind.slots;
     time += of_kind.step_time;
   }
@@ -254,20 +278,48 @@ MiniBatchBounds BoundsOfKinds(const Pass& pass, std::span<const SequenceIndex> m
   return bounds;
 }
 
+// What the least numbers of sequences in micro-batches and on ranks prove of the step time, in at
+// least as many slots as `bounds` has; 0: nothing, or no more than it has.
+Cost CountBound(const Pass& pass, std::span<const SequenceIndex> mini_batch,
+                const MiniBatchBounds& bounds) {
+  // Groups of several sizes are as many as a plan likes. Sequences that share do
+  // not add up.
+  if (pass.sizes_differ() || pass.prefixes() != nullptr) return 0;
+  // Of groups that stay in one micro-batch, every micro-batch has one.
+  const bool by_groups = pass.groups_keep_microbatch() && pass.rank_multiple() == 1;
+  LeastCounts least = {.slots = bounds.slots};
+  if (!pass.allow_empty()) least.in_microbatch = by_groups ? 1 : pass.row_multiple();
+  const bool keeps_counts = pass.options().keeps_counts() && !pass.options().ignore_mini_batches;
+  if (keeps_counts && !by_groups) least.on_rank = mini_batch.size() / pass.ranks();
+  if (least.in_microbatch == 0 && least.on_rank == 0) return 0;
+  const std::vector<Cost> costs =
+      pass.ItemsFrom(by_groups ? pass.ItemLists(mini_batch) : SequenceLists::Singles(mini_batch))
+          .costs;
+  const Cost fixed = pass.cost().OfMicrobatch() * bounds.slots;
+  // In lockstep too every rank runs at least as long as its own micro-batches.
+  Cost work = AccumulatedCountBound(costs, least);
+  if (pass.synchronization() == Synchronization::kLockstep) {
+    const Cost proven = bounds.step_time - std::min(bounds.step_time, fixed);
+    const bool comparable = pass.pipeline() == nullptr;
+    work = std::max(work, LockstepCountBound(costs, pass.ranks(), least, comparable ? proven : 0));
+  }
+  return work == 0 ? 0 : StepBound(pass, costs, work + fixed);
+}
+
 }  // namespace
 
-MiniBatchBounds BoundsOf(const Pass& pass, std::span<const SequenceIndex> mini_batch,
-                         const Placement& placement, const Allowance& allowance) {
+MiniBatchBounds BoundsWithoutCounts(const Pass& pass, std::span<const SequenceIndex> mini_batch,
+                                    const Placement& placement, const Allowance& allowance) {
   if (pass.sizes_differ()) return BoundsOfGroups(pass, mini_batch, allowance);
   if (pass.rank_multiple() > 1) {
     // The proofs are about the lists that were put together.
     Placement of_any;
     of_any.slots = placement.slots;
-    return BoundsOf(pass.WithoutMultiples(), mini_batch, of_any, allowance);
+    return BoundsWithoutCounts(pass.WithoutMultiples(), mini_batch, of_any, allowance);
   }
   if (pass.keeps_kinds()) return BoundsOfKinds(pass, mini_batch, placement, allowance);
   const MiniBatchItems items(pass, mini_batch);
-  if (pass.prefixes() != nullptr) return BoundsOfTrees(pass, items);
+  if (pass.prefixes() != nullptr) return BoundsOfTrees(pass, items, allowance);
   if (!pass.given_ranks().empty()) {
     return BoundsOfShares(pass, items, placement, allowance);
   }
@@ -278,7 +330,16 @@ MiniBatchBounds BoundsOf(const Pass& pass, std::span<const SequenceIndex> mini_b
                               : FewestMicrobatchesPerRank(pass, items, placement.slots);
   const Cost work = SequencesBound(pass, items, proven.lockstep_time, allowance) +
                     PhasesBound(pass, items.get(), allowance) + pass.cost().OfMicrobatch() * fewest;
-  return {.slots = fewest, .ideal_slots = fewest, .step_time = StepBound(pass, items, work)};
+  return {.slots = fewest,
+          .ideal_slots = fewest,
+          .step_time = StepBound(pass, items.get().costs, work)};
+}
+
+MiniBatchBounds BoundsOf(const Pass& pass, std::span<const SequenceIndex> mini_batch,
+                         const Placement& placement, const Allowance& allowance) {
+  MiniBatchBounds bounds = BoundsWithoutCounts(pass, mini_batch, placement, allowance);
+  bounds.step_time = std::max(bounds.step_time, CountBound(pass, mini_batch, bounds));
+  return bounds;
 }
 
 double IdealStepTime(const Pass& pass, double computation, uint64_t slots) {

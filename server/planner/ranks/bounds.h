@@ -38,8 +38,9 @@ struct MiniBatchBounds {
   // aligned as for the smallest size.
   uint64_t ideal_slots = 0;
   // On ranks: LockstepBound of the items or AccumulatedBound of the units, with the fixed cost of
-  // the fewest slots. On given ranks: LockstepBoundOfRanks, or the costliest rank's sum. With a
-  // pipeline: StepClock::Bound of that much work. Of a pool: ContextBound.
+  // the fewest slots. On given ranks: LockstepBoundOfRanks, or the costliest rank's sum. If
+  // micro-batches or ranks have a least number of sequences, what that proves (count_bound.h). With
+  // a pipeline: StepClock::Bound of that much work. Of a pool: ContextBound.
   Cost step_time = 0;
 };
 
@@ -49,6 +50,11 @@ struct MiniBatchBounds {
 // not afford a better one. Useless once a stop is requested. O(n log n) for each size.
 MiniBatchBounds BoundsOf(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                          const Placement& placement, const Allowance& allowance = {});
+
+// The same without what the least numbers of sequences prove. For estimates: of most batches these
+// prove nothing.
+MiniBatchBounds BoundsWithoutCounts(const Pass& pass, std::span<const SequenceIndex> mini_batch,
+                                    const Placement& placement, const Allowance& allowance = {});
 
 // The time, in units of the cost model, of a step that divides `computation` evenly among all ranks
 // and has the fixed cost of this many slots on each. `computation` is the cost of the sequences

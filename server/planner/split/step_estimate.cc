@@ -40,7 +40,7 @@ StepEstimate::Time StepEstimate::Of(const Pass& pass,
   any.slots = static_cast<uint32_t>(pass.counts().RoundUp(mini_batch.size()));
   // If micro-batches have no fixed cost, their number does not matter.
   if (pass.cost().OfMicrobatch() == 0) any.proven.microbatches = 1;
-  const MiniBatchBounds bounds = BoundsOf(pass, mini_batch, any, unlimited_);
+  const MiniBatchBounds bounds = BoundsWithoutCounts(pass, mini_batch, any, unlimited_);
   const auto computation = static_cast<double>(UniqueOf(pass, mini_batch).computation);
   const double ideal = IdealStepTime(pass, computation, bounds.slots);
   return {.bound = std::max(ideal, pass.cost().ToUnits(bounds.step_time)), .ideal = ideal};

@@ -32,15 +32,15 @@ class StepEstimate {
                                             const Loads& loads, size_t mini_batches,
                                             const std::stop_token& stop);
 
-  // lower_bound_step_time over ideal_step_time, of all passes over a batch of these sequences, at
-  // least one, ascending. Mini-batches are cut from them in this order, whatever order the options
-  // ask for. Plans of `balanced` come close to this ratio. If it is at least `enough`, any number
-  // from that to it. O(n log n).
+  // lower_bound_step_time, by BoundsWithoutCounts, over ideal_step_time, of all passes over a batch
+  // of these sequences, at least one, ascending. Mini-batches are cut from them in this order,
+  // whatever order the options ask for. Plans of `balanced` come close to this ratio. If it is at
+  // least `enough`, any number from that to it. O(n log n).
   double operator()(std::span<const SequenceIndex> sequences, double enough) const;
   // The ticks of an estimate of this many sequences in this many mini-batches; the caller spends
   // them.
   uint64_t TicksOf(size_t sequences, size_t mini_batches) const;
-  // lower_bound_step_time of one mini-batch, over the passes that respect mini-batches.
+  // The same bound of one mini-batch, over the passes that respect mini-batches.
   double TimeOf(std::span<const SequenceIndex> mini_batch) const;
 
  private:

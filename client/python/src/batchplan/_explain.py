@@ -14,8 +14,8 @@ class Cause:
     """A part of what the step takes beyond an ideal one."""
 
     # "longest_sequence", "few_sequences", "budget", "sequence_limit", "microbatch_counts", "sequence_multiple",
-    # "mini_batches", "groups", "given_ranks", "kinds", "load_limits", "load_phases", "bubbles", "stages",
-    # "padding", "exchange", "repeated_prefixes", "more_slots"; "unexplained" is the rest.
+    # "equal_counts", "mini_batches", "groups", "given_ranks", "kinds", "load_limits", "load_phases", "bubbles",
+    # "stages", "padding", "exchange", "repeated_prefixes", "more_slots"; "unexplained" is the rest.
     name: str
     # In the cost model's unit, and as a part of the predicted step time.
     step_time: float

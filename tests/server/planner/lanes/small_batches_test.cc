@@ -34,7 +34,8 @@ struct SmallBatch {
     const Topology& t = options.topology;
     return absl::StrCat(
         "lengths ", absl::StrJoin(lengths, ","), " budget ",
-        options.passes[0].max_tokens_per_microbatch, " PP ", t.pipeline_parallel, " VPP ",
+        options.passes[0].max_tokens_per_microbatch, " minimum ",
+        options.passes[0].min_microbatches, " PP ", t.pipeline_parallel, " VPP ",
         t.virtual_pipeline, " shares ", absl::StrJoin(options.pipeline.stage_shares, ","),
         " transfer ", options.pipeline.transfer, options.passes[0].forward_only ? " forwards" : "",
         " per_microbatch ", options.cost_model.per_microbatch, " synchronization ",
@@ -68,6 +69,7 @@ SmallBatch RandomBatch(RandomStream& random, Synchronization synchronization) {
   batch.options.passes.push_back(PresetPass("balanced", batch.options.topology).value());
   batch.options.passes[0].max_tokens_per_microbatch = longest + random.Between(0, longest);
   batch.options.passes[0].forward_only = random.Chance(20);
+  batch.options.passes[0].min_microbatches = random.OneOf<uint32_t>({1, 1, 2, 3});
   return batch;
 }
 
@@ -97,7 +99,7 @@ class BestMakespans {
   double Accumulated() {
     const size_t all = costs_.size() - 1;
     double best = kUnreachable;
-    for (uint32_t slots = group(); slots <= batch_.lengths.size() / kRanks; slots += group()) {
+    for (uint32_t slots = fewest(); slots <= batch_.lengths.size() / kRanks; slots += group()) {
       PipelineSimulator simulator(pipeline_, slots);
       std::vector<double> least(costs_.size(), kUnreachable);
       for (size_t set = 1; set < all; ++set) {
@@ -114,7 +116,7 @@ class BestMakespans {
 
   double Lockstep() {
     double best = kUnreachable;
-    for (uint32_t slots = group(); slots <= batch_.lengths.size() / kRanks; slots += group()) {
+    for (uint32_t slots = fewest(); slots <= batch_.lengths.size() / kRanks; slots += group()) {
       PipelineSimulator simulator(pipeline_, slots);
       std::vector<double> micro;
       LeastOfPairs(costs_.size() - 1, slots, micro, simulator, best);
@@ -125,6 +127,10 @@ class BestMakespans {
  private:
   // Of which there is a multiple.
   uint32_t group() const { return pipeline_.interleaved ? pipeline_.group_size : 1; }
+  uint32_t fewest() const {
+    const uint32_t minimum = batch_.options.passes[0].min_microbatches;
+    return (minimum + group() - 1) / group() * group();
+  }
 
   // Ways to take the first micro-batch of `set`, then the next.
   void LeastOf(size_t set, size_t slots, std::vector<double>& micro, PipelineSimulator& simulator,

@@ -188,8 +188,11 @@ void Rendezvous::Conclude(const std::shared_ptr<Run>& run, PlanResult result) {
     auto joined = std::make_shared<JoinedPlan>();
     joined->key = key;
     joined->incarnation = run->incarnation;
-    joined->plan = *std::move(result);
-    joined->worker_offsets = run->whole.worker_offsets;
+    *joined->whole.mutable_plan() = *std::move(result);
+    joined->whole.mutable_worker_offsets()->Add(run->whole.worker_offsets.begin(),
+                                                run->whole.worker_offsets.end());
+    *joined->whole.mutable_item_sequences() =
+        ItemSequencesOf(joined->plan(), run->whole.request->manifest());
     joined->request = run->whole.request;
     return EndWithPlan(*run, joined);
   }

@@ -176,6 +176,12 @@ const std::string& JoinedPlan::Serialized() const {
   return serialized_;
 }
 
+bool JoinedPlan::Read(std::string serialized) {
+  if (!whole.ParseFromString(serialized)) return false;
+  std::call_once(serialized_once_, [&] { serialized_ = std::move(serialized); });
+  return true;
+}
+
 google::protobuf::RepeatedPtrField<v1::ItemSequences> ItemSequencesOf(
     const v1::PlanBatchResponse& plan, const v1::Manifest& manifest) {
   google::protobuf::RepeatedPtrField<v1::ItemSequences> all;

@@ -22,7 +22,8 @@ struct JoinedPlan {
   std::string incarnation;
   // The answer to whoever asks for all of the plan, without the request.
   v1::JoinBatchResponse whole;
-  // What was planned: of all parts, as JoinBatchResponse.request has it.
+  // What was planned: of all parts, as JoinBatchResponse.request has it. Null if another replica
+  // planned it.
   std::shared_ptr<const v1::PlanBatchRequest> request;
 
   const v1::PlanBatchResponse& plan() const { return whole.plan(); }
@@ -30,6 +31,9 @@ struct JoinedPlan {
   // `whole`, serialized by the first call for all: a thousand workers are sent the same bytes.
   // Empty if it is larger than protobuf allows, 2 GiB.
   const std::string& Serialized() const;
+
+  // Sets `whole` to what another replica's Serialized() was; false if it is no such thing.
+  bool Read(std::string serialized);
 
  private:
   mutable std::once_flag serialized_once_;

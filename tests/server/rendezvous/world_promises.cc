@@ -64,6 +64,10 @@ bool World::IsAccountedFor(const Call& call) const {
 }
 
 bool World::NeedsTime() const {
+  // Whoever was to plan for all may not do it.
+  if (options_.shares && options_.cancels + options_.deaths + options_.busy_planners > 0) {
+    return true;
+  }
   return options_.lost_hints + options_.store_failures + options_.memory_failures +
              options_.flushes + options_.refusals + options_.run_changes + options_.restarts >
          0;

@@ -12,6 +12,7 @@
 // machine; a worker's connection is one of 16, as of so many hosts.
 
 #include <benchmark/benchmark.h>
+#include <google/protobuf/util/time_util.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
@@ -143,8 +144,9 @@ void JoinSteps(benchmark::State& state, Servers& servers, std::vector<Worker> wo
     if (failed != workers.end()) {
       return state.SkipWithError(failed->status.error_message().c_str());
     }
-    planning_seconds +=
-        static_cast<double>(workers[0].response.plan().planning_time().nanos()) * 1e-9;
+    planning_seconds += static_cast<double>(google::protobuf::util::TimeUtil::DurationToNanoseconds(
+                            workers[0].response.plan().planning_time())) *
+                        1e-9;
     for (const Worker& worker : workers) bytes += worker.response.ByteSizeLong();
   }
   const auto a_step = [](double value) {

@@ -199,10 +199,10 @@ absl::StatusOr<CallAnswer> JoinBatchCall::AnswerFor(const std::shared_ptr<const 
     response = joined->whole;
   }
   if (return_request) *response.mutable_request() = *joined->request;
-  absl::Status sendable = CheckSendable(response.ByteSizeLong(), planner_->max_message_bytes());
-  if (!sendable.ok()) return sendable;
   absl::StatusOr<grpc::ByteBuffer> bytes = ToBytes(response);
   if (!bytes.ok()) return bytes.status();
+  absl::Status sendable = CheckSendable(bytes->Length(), planner_->max_message_bytes());
+  if (!sendable.ok()) return sendable;
   return CallAnswer{.response = *bytes, .microbatches = Microbatches(response.plan())};
 }
 

@@ -1,6 +1,7 @@
 #include "server/store/redis/redis_step_store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -246,10 +247,15 @@ struct RedisKeys {
   std::string plan;
 };
 
-// A random name, to be unique.
-std::string RandomName() {
-  std::random_device random;
-  return absl::StrCat(absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8));
+// A name that nobody has had before: a random one of this process's, and a number, as every part is
+// sent with a name.
+std::string NewName() {
+  static const std::string process = [] {
+    std::random_device random;
+    return absl::StrCat(absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8));
+  }();
+  static std::atomic<uint64_t> last = 0;
+  return absl::StrCat(process, absl::Hex(++last));
 }
 
 // The number in a field's name or value; nothing if there is none.
@@ -297,7 +303,7 @@ absl::StatusOr<PartReceipt> RedisStepStore::PutPart(const StepKey& key, const St
   const RedisKeys keys(key);
   const std::string worker = absl::StrCat(part.worker);
   const std::string world_size = absl::StrCat(part.world_size);
-  const std::string incarnation = RandomName();
+  const std::string incarnation = NewName();
   const std::vector<std::string> runs = ArgumentsOfRun(key);
   std::vector<std::string_view> arguments = {worker,        world_size, part.terms, part.content,
                                              time_to_live_, kChannel,   keys.name,  incarnation,
@@ -441,7 +447,7 @@ absl::Status RedisStepStore::MarkServed(const StepKey& key, const std::string& i
 
 absl::StatusOr<bool> RedisStepStore::Restore(const StepKey& key, const WholeStep& step) {
   const RedisKeys keys(key);
-  const std::string incarnation = RandomName();
+  const std::string incarnation = NewName();
   std::vector<std::string_view> arguments = {step.terms, step.outcome, retention_,
                                              kChannel,   keys.name,    incarnation};
   arguments.insert(arguments.end(), step.contents.begin(), step.contents.end());

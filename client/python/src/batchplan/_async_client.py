@@ -80,6 +80,7 @@ class AsyncClient:
         worker: int,
         world_size: int,
         rank: int | None = None,
+        own_part: bool = True,
         wait: float | None = None,
         run_id: str | None = None,
         timeout: float | None = None,
@@ -91,7 +92,7 @@ class AsyncClient:
             options: those of batchplan.plan; all workers agree on them.
         """
         return await self._run(
-            join_call(lengths, job_id, step, worker, world_size, rank, wait, run_id, **options),
+            join_call(lengths, job_id, step, worker, world_size, rank, own_part, wait, run_id, **options),
             timeout,
         )
 

@@ -35,10 +35,13 @@ class Plan:
         fingerprint: 64 hexadecimal digits, equal exactly when plans are.
         planner_version: of the planner that made it.
         planning_seconds: what that took.
+        own_part: of a plan that workers joined, the positions in the batch of this one's sequences. Else None.
         worker_offsets: of a plan that workers joined, where each one's part begins in the batch. Shape
-            [workers + 1]. Else None.
+            [workers + 1]. None else, and where only the worker's own part is told.
         item_sequences: of each load that came as `items`, by name, the sequence of each item, as a position in the
             batch; of a plan that workers joined, of each dealt load the items of all workers. Shape [items].
+            Where only the worker's own part is told, these, excluded and deferred are of its sequences and
+            its rank's alone.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Plan:
         *,
         ranks: range | None = None,
         worker_offsets: Uint32s | None = None,
+        own_part: range | None = None,
         item_sequences: Mapping[str, Uint32s] | None = None,
         loads: LoadValues = NO_LOADS,
         arrays: _core.Arrays | None = None,
@@ -71,6 +75,7 @@ class Plan:
         self.planner_version: str = head["plannerVersion"]
         self.planning_seconds = float(head.get("planningTime", "0s").removesuffix("s"))
         self.worker_offsets = worker_offsets
+        self.own_part = own_part
         self._head = head
         self._request_json = request_json
         self._where = where

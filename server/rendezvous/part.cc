@@ -42,6 +42,10 @@ absl::Status CheckWorker(const v1::JoinBatchRequest& request) {
         absl::StrCat("data_parallel_rank is ", request.data_parallel_rank(),
                      "; it must be below request.topology.data_parallel ", ranks));
   }
+  if (request.own_part_only() && !request.own_slice_only()) {
+    return absl::InvalidArgumentError(
+        "own_part_only is set without own_slice_only, whose answer it narrows");
+  }
   const auto& timeout = request.timeout();
   if (timeout.seconds() < 0 || timeout.nanos() < 0) {
     return absl::InvalidArgumentError(absl::StrCat("timeout is ", timeout.seconds(), " s and ",

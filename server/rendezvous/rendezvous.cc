@@ -33,6 +33,7 @@ Rendezvous::Ticket Rendezvous::Join(v1::JoinBatchRequest request, std::string ow
                                     Instant deadline, Done done) {
   const absl::Status valid = ValidateJoin(request);
   StepKey key = StepKeyOf(request);
+  const bool wants_request = request.return_request();
   std::shared_ptr<StepPart> part;
   if (valid.ok()) {
     part = std::make_shared<StepPart>(MakePart(std::move(request)));
@@ -60,7 +61,8 @@ Rendezvous::Ticket Rendezvous::Join(v1::JoinBatchRequest request, std::string ow
     waiters_.emplace(ticket, Waiter{.key = std::move(key),
                                     .part = std::move(part),
                                     .deadline = deadline,
-                                    .done = std::move(done)});
+                                    .done = std::move(done),
+                                    .wants_request = wants_request});
   }
   return ticket;
 }
@@ -196,10 +198,12 @@ void Rendezvous::EndLook(Steps::iterator step, Effects& effects) {
   if (std::exchange(local.again, false)) Hint(step->first, effects);
 }
 
-// A poll_interval from now, or shortly before the next deadline.
+// A poll_interval from now, or shortly before the next deadline, or when another replica has had
+// its time to plan.
 void Rendezvous::ScheduleLook(LocalStep& step) {
   const Instant now = clock_();
   step.next_look = now + absl::ToChronoNanoseconds(options_.poll_interval);
+  if (step.patience_ends > now) step.next_look = std::min(step.next_look, step.patience_ends);
   for (const Ticket ticket : step.waiters) {
     const Instant last_look =
         waiters_.at(ticket).deadline - absl::ToChronoNanoseconds(options_.last_look);

@@ -27,6 +27,11 @@
 // could not be reached or was restarted, or the step expired) is offered again as long as its
 // worker waits.
 //
+// Where replicas share plans, the step's planner (step_store.h) leaves the plan with the outcome,
+// and the others answer their joins with it. They wait for it for plan_patience, and for no longer
+// than half the time that their first join has left. A planner that is slower, or dead, holds up
+// nobody for longer: they then plan themselves, and get the same plan.
+//
 // A step that was planned is remembered. If the store then says that somebody waits for it and that
 // parts are missing, it has lost them, and the step is put back with its outcome.
 //
@@ -39,8 +44,9 @@
 // must have run or been dropped.
 //
 // Cost. One call of the store for a join; for a step, on each replica with joins of it, one or two
-// looks, one fetch of all parts, one plan and one call that says who was served. Waiting joins keep
-// their parts in memory, and planned steps theirs, up to max_planned_bytes.
+// looks, one fetch of all parts, one plan and one call that says who was served; with plans that
+// are shared a fetch of the plan in place of the parts and of planning. Waiting joins keep their
+// parts in memory, and planned steps theirs, up to max_planned_bytes.
 
 #ifndef BATCHPLAN_SERVER_RENDEZVOUS_RENDEZVOUS_H_
 #define BATCHPLAN_SERVER_RENDEZVOUS_RENDEZVOUS_H_
@@ -89,6 +95,9 @@ struct RendezvousOptions {
   // The most bytes of remembered steps, and for how long they are remembered. 0: none are.
   uint64_t max_planned_bytes = 0;
   absl::Duration planned_lifetime = absl::Minutes(10);
+  // Whether one replica plans for all, and how long the others wait for it.
+  bool shares_plans = false;
+  absl::Duration plan_patience = absl::Seconds(2);
 };
 
 // A worker that has been sent the plan of its step.
@@ -187,6 +196,8 @@ class Rendezvous {
     std::shared_ptr<const StepPart> part;
     Instant deadline;
     Done done;
+    // With the plan, it needs what was planned.
+    bool wants_request = false;
     // Its part is on its way to the store, in the store as far as is known, or lost.
     enum class Place { kOffered, kIn, kOut } place = Place::kOffered;
     // If it is in, the incarnation of the step.
@@ -228,6 +239,9 @@ class Rendezvous {
     bool soon = false;
     // The result of the last look; none: no look yet.
     std::optional<StepProgress> progress;
+    // The incarnation of the step whose plan another replica makes, and how long it has for that.
+    std::string awaited;
+    Instant patience_ends;
     // The store's last answer for the step, without the error codes that are answers.
     absl::Status store_status;
   };
@@ -246,6 +260,12 @@ class Rendezvous {
                  absl::Duration delay);
   void Conclude(const std::shared_ptr<Run>& run, PlanResult result);
   absl::Status SetCosts(Run& run);
+  // The plan that another replica made; null if it is not kept, or a join wants the request too.
+  std::shared_ptr<const JoinedPlan> KeptPlan(const Run& run);
+  // The plan as the joins get it.
+  static std::shared_ptr<JoinedPlan> JoinedOf(const Run& run, v1::PlanBatchResponse plan);
+  // Whether joins wait elsewhere for the plan.
+  bool IsForOthers(const Run& run) const;
   void TellServed(const StepKey& key);
   void Leave(const StepKey& key);
   bool IsPlanned(const StepKey& key) const;
@@ -262,6 +282,9 @@ class Rendezvous {
   void EndWithLoss(const StepKey& key);
 
   void Hint(const StepKey& key, Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether another replica makes the plan, and still has time for it.
+  bool AwaitsPlan(Steps::iterator step, const StepProgress& progress)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndLook(Steps::iterator step, Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ScheduleLook(LocalStep& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OfferAgain(Ticket ticket, Waiter& waiter, Effects& effects)

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "server/rendezvous/errors.h"
@@ -13,6 +14,19 @@
 #include "server/rendezvous/rendezvous_effects.h"
 
 namespace batchplan {
+
+namespace {
+
+// Larger plans are made anew in less time than a store that others wait for takes to move them.
+constexpr size_t kMaxKeptPlanBytes = 16 << 20;
+
+// What other replicas get of the plan; empty: nothing.
+std::string_view PlanToKeep(const JoinedPlan& joined) {
+  const std::string& plan = joined.Serialized();
+  return plan.size() <= kMaxKeptPlanBytes ? std::string_view(plan) : std::string_view();
+}
+
+}  // namespace
 
 void Rendezvous::Look(const StepKey& key) {
   auto looked = UnlessOutOfMemory([&] { return store_->Progress(key, options_.replica); });
@@ -40,14 +54,35 @@ void Rendezvous::Look(const StepKey& key) {
       }
     }
     step.progress = *progress;
-    if (!progress->complete || !any_in) return EndLook(found, effects);
+    if (!progress->complete || !any_in || AwaitsPlan(found, *progress)) {
+      return EndLook(found, effects);
+    }
   }
   Gather(key, *progress);
+}
+
+bool Rendezvous::AwaitsPlan(Steps::iterator step, const StepProgress& progress) {
+  const Instant now = clock_();
+  if (!options_.shares_plans || progress.outcome || progress.planner.empty() ||
+      progress.planner == options_.replica || planned_.Has(step->first, now)) {
+    return false;
+  }
+  LocalStep& local = step->second;
+  if (local.awaited != progress.incarnation) {
+    local.awaited = progress.incarnation;
+    local.patience_ends = now + absl::ToChronoNanoseconds(options_.plan_patience);
+    for (const Ticket ticket : local.waiters) {
+      const Instant deadline = waiters_.at(ticket).deadline;
+      local.patience_ends = std::min(local.patience_ends, now + (deadline - now) / 2);
+    }
+  }
+  return now < local.patience_ends;
 }
 
 void Rendezvous::Gather(const StepKey& key, const StepProgress& progress) {
   auto run = std::make_shared<Run>();
   run->key = key;
+  run->incarnation = progress.incarnation;
   if (progress.outcome) {
     run->recorded = DecodeOutcome(*progress.outcome);
     run->step->outcome = *progress.outcome;
@@ -57,6 +92,7 @@ void Rendezvous::Gather(const StepKey& key, const StepProgress& progress) {
     if (!run->recorded->is_plan()) {
       return EndWithError(key, absl::InvalidArgumentError(run->recorded->invalid_argument));
     }
+    if (auto kept = KeptPlan(*run); kept != nullptr) return EndWithAnswer(*run, kept);
   } else if (IsPlanned(key)) {
     // What was planned before the store lost it is not planned anew.
     return EndWithStoreError(key, Restore(key));
@@ -68,7 +104,6 @@ void Rendezvous::Gather(const StepKey& key, const StepProgress& progress) {
   if ((*parts)->incarnation != progress.incarnation) {
     return EndWithStoreError(key, absl::OkStatus());
   }
-  run->incarnation = progress.incarnation;
   run->step->contents = std::move((*parts)->contents);
   {
     Effects effects(this);
@@ -97,6 +132,45 @@ void Rendezvous::Gather(const StepKey& key, const StepProgress& progress) {
   if (absl::IsUnavailable(*costs)) return EndWithStoreError(key, *costs);
   if (!costs->ok()) return EndWithAnswer(*run, *costs);
   StartPlan(run);
+}
+
+std::shared_ptr<const JoinedPlan> Rendezvous::KeptPlan(const Run& run) {
+  if (!options_.shares_plans) return nullptr;
+  {
+    MutexLock lock(mutex_);
+    for (const Ticket ticket : steps_.at(run.key).waiters) {
+      if (waiters_.at(ticket).wants_request) return nullptr;
+    }
+  }
+  auto joined = std::make_shared<JoinedPlan>();
+  const auto read = UnlessOutOfMemory([&] {
+    absl::StatusOr<std::optional<std::string>> plan = store_->Plan(run.key, run.incarnation);
+    return plan.ok() && *plan && joined->Read(**std::move(plan));
+  });
+  // Without it the plan is made here.
+  if (!read || !*read || joined->plan().fingerprint() != run.recorded->fingerprint) return nullptr;
+  joined->key = run.key;
+  joined->incarnation = run.incarnation;
+  return joined;
+}
+
+std::shared_ptr<JoinedPlan> Rendezvous::JoinedOf(const Run& run, v1::PlanBatchResponse plan) {
+  auto joined = std::make_shared<JoinedPlan>();
+  joined->key = run.key;
+  joined->incarnation = run.incarnation;
+  *joined->whole.mutable_plan() = std::move(plan);
+  joined->whole.mutable_worker_offsets()->Add(run.whole.worker_offsets.begin(),
+                                              run.whole.worker_offsets.end());
+  *joined->whole.mutable_item_sequences() =
+      ItemSequencesOf(joined->plan(), run.whole.request->manifest());
+  joined->request = run.whole.request;
+  return joined;
+}
+
+bool Rendezvous::IsForOthers(const Run& run) const {
+  if (!options_.shares_plans) return false;
+  MutexLock lock(mutex_);
+  return steps_.at(run.key).waiters.size() < run.step->contents.size();
 }
 
 // Puts the coefficients in the place of CostModel.fitted: those that are recorded, or today's.
@@ -144,6 +218,7 @@ void Rendezvous::Conclude(const std::shared_ptr<Run>& run, PlanResult result) {
     if (delay) return PlanLater(run, result.status(), *delay);
     return EndWithAnswer(*run, result.status());
   }
+  std::shared_ptr<JoinedPlan> joined;
   Outcome mine = {.planner_version = options_.planner_version,
                   .fingerprint = "",
                   .fitted_costs = std::nullopt,
@@ -152,11 +227,15 @@ void Rendezvous::Conclude(const std::shared_ptr<Run>& run, PlanResult result) {
     mine.planner_version = result->planner_version();
     mine.fingerprint = result->fingerprint();
     if (run->fitted) mine.fitted_costs = run->whole.request->cost_model();
+    joined = JoinedOf(*run, *std::move(result));
   }
   if (!run->recorded) {
+    const bool for_others = joined != nullptr && IsForOthers(*run);
     const auto stands = UnlessOutOfMemory([&] {
       return store_->PutOutcome(key, run->incarnation,
-                                {.bytes = EncodeOutcome(mine), .refusal = !mine.is_plan()});
+                                {.bytes = EncodeOutcome(mine),
+                                 .refusal = !mine.is_plan(),
+                                 .plan = for_others ? PlanToKeep(*joined) : ""});
     });
     if (!stands) return EndWithAnswer(*run, OutOfMemoryError(key));
     if (!stands->ok()) return EndWithStoreError(key, stands->status());
@@ -184,13 +263,7 @@ void Rendezvous::Conclude(const std::shared_ptr<Run>& run, PlanResult result) {
     *run->whole.request->mutable_cost_model() = *recorded.fitted_costs;
     return StartPlan(run);
   }
-  if (result.ok() && recorded.fingerprint == mine.fingerprint) {
-    auto joined = std::make_shared<JoinedPlan>();
-    joined->key = key;
-    joined->incarnation = run->incarnation;
-    joined->plan = *std::move(result);
-    joined->worker_offsets = run->whole.worker_offsets;
-    joined->request = run->whole.request;
+  if (joined != nullptr && recorded.fingerprint == mine.fingerprint) {
     return EndWithPlan(*run, joined);
   }
   EndWithAnswer(*run, OtherPlannerError(key, recorded, mine));
@@ -219,12 +292,15 @@ void Rendezvous::EndWithAnswer(const Run& run, const Answer& answer) {
   for (const Ticket ticket : waiters) {
     Waiter& waiter = waiters_.at(ticket);
     if (waiter.place != Waiter::Place::kIn) continue;
-    // Otherwise the step began anew meanwhile, for one of them.
-    if (waiter.incarnation == run.incarnation) {
-      Reply(ticket, answer, effects);
-    } else {
+    if (waiter.incarnation != run.incarnation) {
+      // The step began anew meanwhile, for one of them.
       waiter.place = Waiter::Place::kOut;
       found->second.soon = true;
+    } else if (answer.ok() && (*answer)->request == nullptr && waiter.wants_request) {
+      // It came meanwhile; what it wants is not kept.
+      found->second.again = true;
+    } else {
+      Reply(ticket, answer, effects);
     }
   }
   EndLook(found, effects);

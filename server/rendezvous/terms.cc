@@ -102,6 +102,7 @@ std::string SerializeTerms(v1::JoinBatchRequest request) {
   request.clear_worker();
   request.clear_data_parallel_rank();
   request.clear_own_slice_only();
+  request.clear_own_part_only();
   request.clear_return_request();
   request.clear_timeout();
   request.clear_run_id();

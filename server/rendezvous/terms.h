@@ -5,7 +5,8 @@
 //
 // That is world_size and the whole PlanBatchRequest but for job_id and step (which, with run_id,
 // name the step), request_id, and the manifest's arrays (each worker's own). data_parallel_rank,
-// own_slice_only, return_request and timeout are each caller's own too. Pure functions.
+// own_slice_only, own_part_only, return_request and timeout are each caller's own too. Pure
+// functions.
 
 #ifndef BATCHPLAN_SERVER_RENDEZVOUS_TERMS_H_
 #define BATCHPLAN_SERVER_RENDEZVOUS_TERMS_H_

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -93,6 +94,10 @@ class MeasuredStepStore final : public StepStore {
                                              const StepOutcome& outcome) override {
     return Timed(StoreOperation::kPutOutcome, metrics_,
                  [&] { return store_->PutOutcome(key, incarnation, outcome); });
+  }
+  absl::StatusOr<std::optional<std::string>> Plan(const StepKey& key,
+                                                  const std::string& incarnation) override {
+    return Timed(StoreOperation::kPlan, metrics_, [&] { return store_->Plan(key, incarnation); });
   }
   absl::Status MarkServed(const StepKey& key, const std::string& incarnation,
                           const std::vector<uint32_t>& workers) override {

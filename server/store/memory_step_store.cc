@@ -119,6 +119,10 @@ absl::StatusOr<StepProgress> MemoryStepStore::Progress(const StepKey& key,
     for (const auto& [worker, content] : step.parts) progress.arrived.push_back(worker);
     progress.complete = step.complete();
     progress.outcome = step.outcome;
+    if (progress.complete && !step.outcome) {
+      if (step.planner.empty()) step.planner = waits_at;
+      progress.planner = step.planner;
+    }
     Wait(step, waits_at);
   }
   if (!progress.complete && !waits_at.empty()) listener_.Call(key, StepEvent::kIncomplete);
@@ -169,15 +173,29 @@ absl::StatusOr<StandingOutcome> MemoryStepStore::PutOutcome(const StepKey& key,
     if (step.outcome) return StandingOutcome{.bytes = *step.outcome, .written = false};
     absl::Status room = MakeRoom(key, step.owner, "the outcome", outcome.bytes.size());
     if (!room.ok()) return room;
+    const bool keeps_plan = !IsFull(outcome.bytes.size() + outcome.plan.size());
+    std::string plan(keeps_plan ? outcome.plan : "");
     const Expiries::iterator expiry = AddExpiry(key, options_.lifetimes.retention);
     step.outcome = outcome.bytes;
     step.refusal = outcome.refusal;
+    step.plan = std::move(plan);
+    step.plan_expiry = clock_() + absl::ToChronoNanoseconds(options_.lifetimes.plan_lifetime);
     unplanned_.erase(step.in_unplanned);
-    Count(step, outcome.bytes.size());
+    Count(step, outcome.bytes.size() + step.plan.size());
     MoveExpiry(step, expiry);
   }
   listener_.Call(key, StepEvent::kChanged);
   return StandingOutcome{.bytes = outcome.bytes, .written = true};
+}
+
+absl::StatusOr<std::optional<std::string>> MemoryStepStore::Plan(const StepKey& key,
+                                                                 const std::string& incarnation) {
+  MutexLock lock(mutex_);
+  const auto found = FindLive(key);
+  if (found == steps_.end() || found->second.incarnation != incarnation) return std::nullopt;
+  const Step& step = found->second;
+  if (step.plan.empty() || step.plan_expiry <= clock_()) return std::nullopt;
+  return step.plan;
 }
 
 absl::Status MemoryStepStore::MarkServed(const StepKey& key, const std::string& incarnation,

@@ -2,9 +2,9 @@
 //
 //   MemoryStepStore store({.max_bytes = int64_t{1} << 30}, std::chrono::steady_clock::now);
 //
-// A step costs its parts, its terms and its outcome, and a little for the maps around them; it
-// counts for the owner of the part that began it. Steps are forgotten when their time is over. Past
-// max_bytes more are, in this order, until there is room:
+// A step costs its parts, its terms, its outcome and its plan, and a little for the maps around
+// them; it counts for the owner of the part that began it. Steps are forgotten when their time is
+// over. Past max_bytes more are, in this order, until there is room:
 //   - steps without an outcome that nobody waits for, beginning with the one that was left first;
 //   - steps of the owner that holds most, beginning with the one whose last write is longest ago.
 // A part or an outcome is refused with ResourceExhausted if no owner holds more than its own owner
@@ -64,6 +64,8 @@ class MemoryStepStore : public StepStore {
   absl::StatusOr<StepParts> Parts(const StepKey& key) override;
   absl::StatusOr<StandingOutcome> PutOutcome(const StepKey& key, const std::string& incarnation,
                                              const StepOutcome& outcome) override;
+  absl::StatusOr<std::optional<std::string>> Plan(const StepKey& key,
+                                                  const std::string& incarnation) override;
   absl::Status MarkServed(const StepKey& key, const std::string& incarnation,
                           const std::vector<uint32_t>& workers) override;
   absl::StatusOr<bool> Restore(const StepKey& key, const WholeStep& whole) override;
@@ -84,6 +86,10 @@ class MemoryStepStore : public StepStore {
     Contents parts;
     std::optional<std::string> outcome;
     bool refusal = false;
+    // Who plans it; and the plan, until its time is over or the step's.
+    std::string planner;
+    std::string plan;
+    Instant plan_expiry;
     // By worker, of world_size.
     std::vector<bool> served;
     size_t served_count = 0;

@@ -8,6 +8,10 @@
 //   ... once workers have been sent their plan ...
 //   absl::Status status = store.MarkServed(key, parts->incarnation, {0, 1});
 //
+// One replica plans for all: the first that asks for the progress of a complete step, with a worker
+// that waits, is named to the others as its planner, and may leave the plan beside the outcome for
+// them. Both spare work and bind nobody: the planner may be gone, and a plan may not be kept.
+//
 // To the store, terms, contents and outcomes are bytes. A step begins with its first part, whose
 // terms are the step's. It is forgotten when no part has come for its time to live, or after it got
 // its outcome, when its retention is over. Calls are atomic: all replicas see them in one order.
@@ -42,6 +46,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -115,6 +120,8 @@ struct StepProgress {
   std::vector<uint32_t> arrived;
   bool complete = false;
   std::optional<std::string> outcome;
+  // Of a step that is complete and has no outcome: the replica that plans it, if any has begun.
+  std::string planner = {};
 };
 
 struct StepParts {
@@ -127,6 +134,8 @@ struct StepOutcome {
   std::string bytes;
   // Whether it says why there is no plan.
   bool refusal = false;
+  // The plan, for other replicas, who may read it for a while. Empty: none.
+  std::string_view plan = {};
 };
 
 struct StandingOutcome {
@@ -149,6 +158,8 @@ struct StepStoreOptions {
   absl::Duration retention = absl::Minutes(10);
   // How long it holds that somebody waits at a replica, after its call.
   absl::Duration waiting = absl::Seconds(5);
+  // How long a plan is kept for other replicas: a moment is enough for those that wait.
+  absl::Duration plan_lifetime = absl::Seconds(30);
   // How long a job's runs are remembered after its last part came.
   absl::Duration run_lifetime = absl::Hours(24);
 };
@@ -179,7 +190,8 @@ class StepStore {
   // Offers a part, and says that its worker waits.
   virtual absl::StatusOr<PartReceipt> PutPart(const StepKey& key, const StepPart& part) = 0;
 
-  // Says that somebody waits at the replica `waits_at`, unless that is empty.
+  // Says that somebody waits at the replica `waits_at`, unless that is empty, and that it will plan
+  // the step if that is complete and nobody else does.
   virtual absl::StatusOr<StepProgress> Progress(const StepKey& key,
                                                 const std::string& waits_at) = 0;
 
@@ -190,10 +202,15 @@ class StepStore {
   virtual absl::StatusOr<StepParts> Parts(const StepKey& key) = 0;
 
   // Sets the outcome of this incarnation of the step unless it has one; returns the outcome that
-  // stands. NotFound unless the step is of this incarnation, and complete.
+  // stands. NotFound unless the step is of this incarnation, and complete. Its plan is kept only
+  // with the outcome that stands, and if there is room.
   virtual absl::StatusOr<StandingOutcome> PutOutcome(const StepKey& key,
                                                      const std::string& incarnation,
                                                      const StepOutcome& outcome) = 0;
+
+  // The plan that came with the outcome of this incarnation, if it is kept.
+  virtual absl::StatusOr<std::optional<std::string>> Plan(const StepKey& key,
+                                                          const std::string& incarnation) = 0;
 
   // Notes that these workers of a step with an outcome have been sent its plan. Does nothing if the
   // step is of another incarnation.

@@ -27,9 +27,9 @@ constexpr auto kPresetLabels = [] {
   return labels;
 }();
 constexpr std::array kRefusalNames = {"queue_full", "pushed_out", "deadline", "too_long", "unread"};
-constexpr std::array kStoreOperationNames = {"put_part", "progress",    "leave",
-                                             "parts",    "put_outcome", "mark_served",
-                                             "restore",  "get_fit",     "replace_fit"};
+constexpr std::array kStoreOperationNames = {"put_part",    "progress",   "leave",       "parts",
+                                             "put_outcome", "plan",       "mark_served", "restore",
+                                             "get_fit",     "replace_fit"};
 
 // Upper bounds of the classes of sequences in a plan; the last class has none.
 constexpr std::array<uint64_t, 3> kSizeBounds = {256, 4096, 65536};

@@ -69,6 +69,7 @@ enum class StoreOperation {
   kLeave,
   kParts,
   kPutOutcome,
+  kPlan,
   kMarkServed,
   kRestore,
   kGetFit,
@@ -141,7 +142,7 @@ class Metrics {
   static constexpr size_t kSizes = 4;
   static constexpr size_t kRefusals = 5;
   static constexpr size_t kJoinOutcomes = 6;
-  static constexpr size_t kStoreOperations = 9;
+  static constexpr size_t kStoreOperations = 10;
 
   struct MethodSeries {
     // Indexed by the code's number.

@@ -48,6 +48,7 @@ v1::JoinBatchRequest JoinRequest(uint64_t seed) {
   request.set_world_size(1 + seed % 2);
   request.set_worker(seed % 2);
   request.set_own_slice_only(seed % 3 == 0);
+  request.set_own_part_only(seed % 6 == 0);
   request.set_return_request(seed % 4 == 0);
   request.mutable_timeout()->set_nanos(50'000'000);
   return request;

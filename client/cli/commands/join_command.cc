@@ -102,6 +102,9 @@ void AddJoinCommand(CLI::App* app, ExitCode* exit_code) {
   CLI::Option* rank = add("--rank", "data_parallel_rank", "The rank for --own_slice [0]");
   CLI::Option* slice = add("--own_slice", "own_slice_only", "Get the micro-batches of --rank only");
   rank->needs(slice);
+  add("--own_part", "own_part_only",
+      "Of what else the answer says, get only what is of --worker's and of --rank's sequences")
+      ->needs(slice);
   add("--run_id", "run_id",
       "The run that this worker belongs to; workers of different runs never meet [Slurm's job, "
       "step "

@@ -101,7 +101,8 @@ CollectivePlanner::CollectivePlanner(const CollectivePlannerOptions& options,
            .planner_version = std::string(PlannerVersion()),
            .replica = options.replica,
            .max_planned_bytes = store.memory == nullptr ? kMaxPlannedBytes : 0,
-           .planned_lifetime = options.step_retention},
+           .planned_lifetime = options.step_retention,
+           .shares_plans = store.memory == nullptr},
           store.steps, [] { return steady_clock::now(); }, Hooks()),
       ticker_(std::in_place, kTick, [this] { Tick(); }) {}
 

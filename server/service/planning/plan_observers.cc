@@ -21,13 +21,12 @@ std::shared_ptr<const v1::PlanBatchResponse> Read(const CachedPlan& plan) {
 
 std::shared_ptr<const v1::PlanBatchResponse> PlanOf(
     const std::shared_ptr<const JoinedPlan>& joined) {
-  return {joined, &joined->plan};
+  return {joined, &joined->plan()};
 }
 
 // About the memory that it takes, with the serialized form that some of its workers ask for.
 size_t Bytes(const JoinedPlan& joined) {
-  return joined.plan.SpaceUsedLong() + joined.plan.ByteSizeLong() +
-         joined.worker_offsets.size() * sizeof(joined.worker_offsets[0]) +
+  return joined.whole.SpaceUsedLong() + joined.whole.ByteSizeLong() +
          joined.request->SpaceUsedLong();
 }
 
@@ -71,16 +70,17 @@ void ObserveJoinedPlan(const PlanObservers& observers,
                        const std::shared_ptr<const v1::PlanBatchRequest>& request,
                        const std::shared_ptr<const JoinedPlan>& joined) {
   const absl::Duration planning_time = absl::Nanoseconds(
-      google::protobuf::util::TimeUtil::DurationToNanoseconds(joined->plan.planning_time()));
+      google::protobuf::util::TimeUtil::DurationToNanoseconds(joined->plan().planning_time()));
   Quietly([&] {
-    const std::vector<PassRecord> passes = RecordPasses(*request, joined->plan);
-    const WaitingRecord waiting = RecordWaiting(*request, joined->plan);
-    const PlanRecord record = {.job_id = request->job_id(),
-                               .preset = request->preset(),
-                               .sequences = joined->worker_offsets.back() - waiting.not_planned(),
-                               .planning_seconds = absl::ToDoubleSeconds(planning_time),
-                               .passes = passes,
-                               .waiting = waiting};
+    const std::vector<PassRecord> passes = RecordPasses(*request, joined->plan());
+    const WaitingRecord waiting = RecordWaiting(*request, joined->plan());
+    const PlanRecord record = {
+        .job_id = request->job_id(),
+        .preset = request->preset(),
+        .sequences = *joined->whole.worker_offsets().rbegin() - waiting.not_planned(),
+        .planning_seconds = absl::ToDoubleSeconds(planning_time),
+        .passes = passes,
+        .waiting = waiting};
     Tell(observers, record, request->step(), [&] {
       return WholePlan{.request = joined->request,
                        .response = [joined] { return PlanOf(joined); },

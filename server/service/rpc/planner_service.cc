@@ -128,18 +128,12 @@ class JoinBatchCall final : public UnaryCall {
         planner_(planner) {}
 
  private:
-  // Whose slice of the plan is asked for.
-  struct Slice {
-    uint32_t data_parallel = 1;
-    uint32_t rank = 0;
-  };
-
   absl::Status Queue() override { return QueueForStore(); }
   // Parses and joins.
   void Run() override;
   void Delivered() override { planner_->Served(*served_); }
   absl::StatusOr<CallAnswer> AnswerFor(const std::shared_ptr<const JoinedPlan>& joined,
-                                       const std::optional<Slice>& slice,
+                                       const std::optional<AskedSlice>& slice,
                                        bool return_request) const;
 
   CollectivePlanner* const planner_;
@@ -160,10 +154,11 @@ void JoinBatchCall::Run() {
   if (!status.ok()) return Answer(status);
   // A join that waits keeps its part, and not the message too.
   DropRequestBytes();
-  std::optional<Slice> slice;
+  std::optional<AskedSlice> slice;
   if (request.own_slice_only()) {
     slice = {.data_parallel = request.request().topology().data_parallel(),
              .rank = request.data_parallel_rank()};
+    if (request.own_part_only()) slice->own_part_of = request.worker();
   }
   const bool return_request = request.return_request();
   const uint32_t worker = request.worker();
@@ -184,7 +179,7 @@ void JoinBatchCall::Run() {
 }
 
 absl::StatusOr<CallAnswer> JoinBatchCall::AnswerFor(const std::shared_ptr<const JoinedPlan>& joined,
-                                                    const std::optional<Slice>& slice,
+                                                    const std::optional<AskedSlice>& slice,
                                                     bool return_request) const {
   if (!slice.has_value() && !return_request) {
     if (joined->Serialized().empty()) {
@@ -194,23 +189,20 @@ absl::StatusOr<CallAnswer> JoinBatchCall::AnswerFor(const std::shared_ptr<const 
         CheckSendable(joined->Serialized().size(), planner_->max_message_bytes());
     if (!sendable.ok()) return sendable;
     return CallAnswer{.response = SharedBytes(joined),
-                      .microbatches = Microbatches(joined->plan),
+                      .microbatches = Microbatches(joined->plan()),
                       .shared = joined};
   }
   v1::JoinBatchResponse response;
   if (slice.has_value()) {
-    SliceForRank(joined->plan, slice->data_parallel, slice->rank, response.mutable_plan());
+    SliceForRank(joined->whole, *slice, &response);
   } else {
-    *response.mutable_plan() = joined->plan;
+    response = joined->whole;
   }
-  response.mutable_worker_offsets()->Add(joined->worker_offsets.begin(),
-                                         joined->worker_offsets.end());
-  *response.mutable_item_sequences() = ItemSequencesOf(joined->plan, joined->request->manifest());
   if (return_request) *response.mutable_request() = *joined->request;
-  absl::Status sendable = CheckSendable(response.ByteSizeLong(), planner_->max_message_bytes());
-  if (!sendable.ok()) return sendable;
   absl::StatusOr<grpc::ByteBuffer> bytes = ToBytes(response);
   if (!bytes.ok()) return bytes.status();
+  absl::Status sendable = CheckSendable(bytes->Length(), planner_->max_message_bytes());
+  if (!sendable.ok()) return sendable;
   return CallAnswer{.response = *bytes, .microbatches = Microbatches(response.plan())};
 }
 

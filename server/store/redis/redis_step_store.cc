@@ -1,6 +1,7 @@
 #include "server/store/redis/redis_step_store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -17,12 +18,13 @@ namespace {
 constexpr const char* kChannel = "batchplan:v1:steps";
 
 // A step is one hash: the name of its incarnation, its terms, the worker who brought them, its
-// world size, how many parts are in, its outcome and whether that is a refusal, and each part under
-// its worker's number in digits; under s and the number, that the worker was served, and how many
-// were. Beside it stands the set of replicas where somebody waits for it, for as long as that
-// holds. A job's runs are a list, the current one last.
+// world size, how many parts are in, the replica that plans it, its outcome and whether that is a
+// refusal, and each part under its worker's number in digits; under s and the number, that the
+// worker was served, and how many were. Beside it stands the set of replicas where somebody waits
+// for it, for as long as that holds; and its plan, under the name of the incarnation. A job's runs
+// are a list, the current one last.
 //
-// In all scripts KEYS are the step, who waits for it, and the job's runs.
+// In all scripts KEYS are the step, who waits for it, the job's runs, and the step's plan.
 
 // ARGV: worker, world size, terms, content, time to live in ms, channel, message, the incarnation
 // in case the step begins, the replica or '', waiting in ms, and what see_runs reads, with run ''
@@ -87,7 +89,8 @@ return {'accepted', incarnation or '', world == arrived and 1 or 0, outcome or f
 
 // ARGV: the replica or '', waiting in ms, channel, message, and what see_runs reads. Replies with
 // what see_runs told and the current run, if that is another; of a step that is known, with what it
-// told, the incarnation, the world size, the outcome, and of one that is not complete the workers.
+// told, the incarnation, the world size, the outcome, and of one that is complete who plans it, of
+// another the workers.
 constexpr std::string_view kProgress = R"(
 local told = false
 if ARGV[5] ~= '' then
@@ -95,19 +98,27 @@ if ARGV[5] ~= '' then
   current, known, add, told = see_runs(KEYS[3], 5)
   if known and current ~= ARGV[5] then return {told, current} end
 end
-local world, arrived, outcome, incarnation = unpack(redis.pcall(
-    'HMGET', KEYS[1], 'world', 'arrived', 'outcome', 'incarnation'), 1, 4)
+local world, arrived, outcome, incarnation, planner = unpack(redis.pcall(
+    'HMGET', KEYS[1], 'world', 'arrived', 'outcome', 'incarnation', 'planner'), 1, 5)
 if not world then return {told} end
 if ARGV[1] ~= '' and not outcome then
   redis.pcall('SADD', KEYS[2], ARGV[1])
   redis.call('PEXPIRE', KEYS[2], ARGV[2])
 end
-if world == arrived then return {told, incarnation or '', world, outcome} end
+if world == arrived then
+  if outcome then return {told, incarnation or '', world, outcome, ''} end
+  if not planner and ARGV[1] ~= '' then
+    planner = ARGV[1]
+    redis.pcall('HSET', KEYS[1], 'planner', planner)
+  end
+  return {told, incarnation or '', world, false, planner or ''}
+end
 if ARGV[1] ~= '' then redis.pcall('PUBLISH', ARGV[3], ARGV[4]) end
 return {told, incarnation or '', world, outcome, redis.call('HKEYS', KEYS[1])}
 )";
 
-// ARGV: incarnation, outcome, whether it is a refusal (1 or 0), retention in ms, channel, message.
+// ARGV: incarnation, outcome, whether it is a refusal (1 or 0), retention in ms, channel, message,
+// the plan or '', its lifetime in ms.
 constexpr std::string_view kPutOutcome = R"(
 local world, arrived, outcome, incarnation = unpack(redis.pcall(
     'HMGET', KEYS[1], 'world', 'arrived', 'outcome', 'incarnation'), 1, 4)
@@ -116,6 +127,10 @@ if outcome then return {outcome, 0} end
 redis.call('HSET', KEYS[1], 'outcome', ARGV[2])
 if ARGV[3] == '1' then redis.call('HSET', KEYS[1], 'refusal', '1') end
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
+if ARGV[7] ~= '' then
+  redis.pcall('HSET', KEYS[4], ARGV[1], ARGV[7])
+  redis.pcall('PEXPIRE', KEYS[4], ARGV[8])
+end
 redis.pcall('PUBLISH', ARGV[5], ARGV[6])
 return {ARGV[2], 1}
 )";
@@ -220,20 +235,27 @@ struct RedisKeys {
       : name(NameOf(key)),
         step("batchplan:v1:step:" + name),
         waiting("batchplan:v1:waiting:" + name),
-        runs(RedisJobRuns::RedisKeyOf(key.job_id)) {}
+        runs(RedisJobRuns::RedisKeyOf(key.job_id)),
+        plan("batchplan:v1:plan:" + name) {}
 
-  std::vector<std::string_view> all() const { return {step, waiting, runs}; }
+  std::vector<std::string_view> all() const { return {step, waiting, runs, plan}; }
 
   std::string name;
   std::string step;
   std::string waiting;
   std::string runs;
+  std::string plan;
 };
 
-// A random name, to be unique.
-std::string RandomName() {
-  std::random_device random;
-  return absl::StrCat(absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8));
+// A name that nobody has had before: a random one of this process's, and a number, as every part is
+// sent with a name.
+std::string NewName() {
+  static const std::string process = [] {
+    std::random_device random;
+    return absl::StrCat(absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8));
+  }();
+  static std::atomic<uint64_t> last = 0;
+  return absl::StrCat(process, absl::Hex(++last));
 }
 
 // The number in a field's name or value; nothing if there is none.
@@ -269,6 +291,7 @@ RedisStepStore::RedisStepStore(std::shared_ptr<RedisClient> client,
       time_to_live_(Milliseconds(lifetimes.time_to_live)),
       retention_(Milliseconds(lifetimes.retention)),
       waiting_(Milliseconds(lifetimes.waiting)),
+      plan_lifetime_(Milliseconds(lifetimes.plan_lifetime)),
       runs_(client_, kChannel, WithinRedis(lifetimes.run_lifetime), std::move(clock)),
       subscriber_(client_->address(), kChannel, TellingAgain(subscriber),
                   [this](std::string_view message) { Hear(message); }) {
@@ -280,7 +303,7 @@ absl::StatusOr<PartReceipt> RedisStepStore::PutPart(const StepKey& key, const St
   const RedisKeys keys(key);
   const std::string worker = absl::StrCat(part.worker);
   const std::string world_size = absl::StrCat(part.world_size);
-  const std::string incarnation = RandomName();
+  const std::string incarnation = NewName();
   const std::vector<std::string> runs = ArgumentsOfRun(key);
   std::vector<std::string_view> arguments = {worker,        world_size, part.terms, part.content,
                                              time_to_live_, kChannel,   keys.name,  incarnation,
@@ -337,11 +360,13 @@ absl::StatusOr<StepProgress> RedisStepStore::Progress(const StepKey& key,
     return progress;
   }
   const std::optional<uint32_t> world_size = NumberIn(*elements[1]);
-  if (!world_size || elements.size() < 3) return client_->OddReply("Progress");
+  if (!world_size || elements.size() < 4) return client_->OddReply("Progress");
   progress.incarnation = RedisBytes(*elements[0]);
-  progress.complete = elements.size() == 3;
+  progress.complete = elements[3]->type != REDIS_REPLY_ARRAY;
   progress.outcome = RedisString(*elements[2]);
   if (progress.complete) {
+    progress.planner = RedisBytes(*elements[3]);
+    progress.arrived.reserve(*world_size);
     for (uint32_t worker = 0; worker < *world_size; ++worker) progress.arrived.push_back(worker);
     return progress;
   }
@@ -388,9 +413,10 @@ absl::StatusOr<StandingOutcome> RedisStepStore::PutOutcome(const StepKey& key,
                                                            const std::string& incarnation,
                                                            const StepOutcome& outcome) {
   const RedisKeys keys(key);
-  absl::StatusOr<RedisReply> reply = client_->Run(
-      PutOutcomeScript(), keys.all(),
-      {incarnation, outcome.bytes, outcome.refusal ? "1" : "0", retention_, kChannel, keys.name});
+  absl::StatusOr<RedisReply> reply =
+      client_->Run(PutOutcomeScript(), keys.all(),
+                   {incarnation, outcome.bytes, outcome.refusal ? "1" : "0", retention_, kChannel,
+                    keys.name, outcome.plan, plan_lifetime_});
   if (!reply.ok()) return reply.status();
   const std::span<redisReply* const> elements = RedisElements(**reply);
   if ((*reply)->type == REDIS_REPLY_ARRAY && elements.empty()) return NotCompleteError(key);
@@ -400,6 +426,13 @@ absl::StatusOr<StandingOutcome> RedisStepStore::PutOutcome(const StepKey& key,
   const bool written = IsOne(*elements[1]);
   if (written) listener_.Call(key, StepEvent::kChanged);
   return StandingOutcome{.bytes = *std::move(stands), .written = written};
+}
+
+absl::StatusOr<std::optional<std::string>> RedisStepStore::Plan(const StepKey& key,
+                                                                const std::string& incarnation) {
+  absl::StatusOr<RedisReply> reply = client_->Call({"HGET", RedisKeys(key).plan, incarnation});
+  if (!reply.ok()) return reply.status();
+  return RedisString(**reply);
 }
 
 absl::Status RedisStepStore::MarkServed(const StepKey& key, const std::string& incarnation,
@@ -414,7 +447,7 @@ absl::Status RedisStepStore::MarkServed(const StepKey& key, const std::string& i
 
 absl::StatusOr<bool> RedisStepStore::Restore(const StepKey& key, const WholeStep& step) {
   const RedisKeys keys(key);
-  const std::string incarnation = RandomName();
+  const std::string incarnation = NewName();
   std::vector<std::string_view> arguments = {step.terms, step.outcome, retention_,
                                              kChannel,   keys.name,    incarnation};
   arguments.insert(arguments.end(), step.contents.begin(), step.contents.end());

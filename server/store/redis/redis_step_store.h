@@ -14,11 +14,13 @@
 // - A step takes its workers' parts as they are on the wire, some 3 bytes a sequence, one copy of
 //   its terms, and about 100 bytes a worker. It is kept for its retention after its outcome, so
 //   that memory is about bytes a step x steps a second x retention: 130 MB for a step of 65,536
-//   sequences every second, kept 10 minutes. maxmemory of twice the expected is a fair choice.
+//   sequences every second, kept 10 minutes. Where workers of one step wait at several replicas its
+//   plan is kept too, for 30 seconds: some 6 bytes a sequence. maxmemory of twice the expected is a
+//   fair choice.
 // - The keys are batchplan:v1:step:STEP, one hash a step, batchplan:v1:waiting:STEP, a small set
-//   for seconds, and batchplan:v1:run_order:JOB, a sorted set for a day, where STEP is JOB/7, or
-//   JOB/RUN/3.7 in a run whose id has 3 bytes; the channel is batchplan:v1:steps. A user of Redis'
-//   ACL needs
+//   for seconds, batchplan:v1:plan:STEP, a hash for as long as a plan is kept, and
+//   batchplan:v1:run_order:JOB, a sorted set for a day, where STEP is JOB/7, or JOB/RUN/3.7 in a
+//   run whose id has 3 bytes; the channel is batchplan:v1:steps. A user of Redis' ACL needs
 //     ~batchplan:* &batchplan:* +evalsha +eval +hget +hmget +hset +hkeys +hgetall +hincrby +del
 //     +exists +sadd +srem +zadd +zrange +zremrangebyrank +pexpire +publish +subscribe +ping +time
 //     +select
@@ -33,6 +35,7 @@
 #define BATCHPLAN_SERVER_STORE_REDIS_REDIS_STEP_STORE_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,6 +63,8 @@ class RedisStepStore : public StepStore {
   absl::StatusOr<StepParts> Parts(const StepKey& key) override;
   absl::StatusOr<StandingOutcome> PutOutcome(const StepKey& key, const std::string& incarnation,
                                              const StepOutcome& outcome) override;
+  absl::StatusOr<std::optional<std::string>> Plan(const StepKey& key,
+                                                  const std::string& incarnation) override;
   absl::Status MarkServed(const StepKey& key, const std::string& incarnation,
                           const std::vector<uint32_t>& workers) override;
   absl::StatusOr<bool> Restore(const StepKey& key, const WholeStep& step) override;
@@ -73,6 +78,7 @@ class RedisStepStore : public StepStore {
   const std::string time_to_live_;
   const std::string retention_;
   const std::string waiting_;
+  const std::string plan_lifetime_;
   RedisJobRuns runs_;
   ListenerSlot listener_;
   // The last member, since its thread uses the others.

@@ -172,6 +172,17 @@ TEST(JoinCommand, VerifiesWhatTheOthersAloneKnow) {
   }
 }
 
+TEST(JoinCommand, AWorkerMayTakeItsOwnPartOfAPlanAlone) {
+  const TestServer server;
+  const std::vector<std::string> slice = {"--own_slice", "--format", "json"};
+  const std::vector<CliResult> results =
+      RunBoth(server, slice, {"--own_slice", "--own_part", "--format", "json"});
+  EXPECT_THAT(ParseJson<v1::JoinBatchResponse>(results[0]).worker_offsets(),
+              ::testing::ElementsAre(0, 20, 60));
+  EXPECT_THAT(ParseJson<v1::JoinBatchResponse>(results[1]).worker_offsets(),
+              ::testing::ElementsAre(20, 60));
+}
+
 TEST(JoinCommand, WorkersShareWhatTheirGroupsBeginWith) {
   const TestServer server;
   const auto join = [&](int worker, const std::string& lengths,
@@ -217,6 +228,7 @@ TEST(JoinCommand, WhatOneWorkerCantDoIsAUsageError) {
   EXPECT_THAT(RunJoin(server, 0, {"--own_slice", "--format", "json", "--verify"}).err,
               HasSubstr("without --verify"));
   EXPECT_EQ(RunJoin(server, 0, {"--rank", "1"}).exit_code, 2);
+  EXPECT_EQ(RunJoin(server, 0, {"--own_part"}).exit_code, 2);
   EXPECT_EQ(
       RunCli({"join", "--lengths", "-", "--budget", "512", "--worker", "0", "--world_size", "1"})
           .exit_code,

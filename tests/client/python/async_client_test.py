@@ -36,7 +36,7 @@ def test_workers_join_in_one_event_loop(server):
     plans = run(server, work)
     assert {plan.fingerprint for plan in plans} == {
         batchplan.plan([100] * 4 + [101] * 4 + [102] * 4, **OPTIONS).fingerprint}
-    assert plans[0].worker_offsets.tolist() == [0, 4, 8, 12]
+    assert [plan.own_part for plan in plans] == [range(0, 4), range(4, 8), range(8, 12)]
 
 
 def test_reports_are_counted(server):

@@ -187,6 +187,7 @@ def test_workers_join_their_lengths(client):
     whole = batchplan.plan(numpy.concatenate(parts), **OPTIONS)
     assert {plan.fingerprint for plan in plans} == {whole.fingerprint}
     assert plans[2].worker_offsets.tolist() == [0, 100, 200, 300, 400]
+    assert [plan.own_part for plan in plans] == [range(100 * worker, 100 * worker + 100) for worker in range(4)]
     assert join(1).fingerprint == whole.fingerprint
 
 
@@ -203,6 +204,28 @@ def test_workers_keep_the_sequences_that_they_join_with(client):
         own = [index for one in plan.rank(worker) for index in one.indices.tolist()]
         assert sorted(own) == list(range(100 * worker, 100 * worker + 100))
     assert len({plan.fingerprint for plan in plans}) == 1
+
+
+def test_a_worker_that_takes_its_rank_is_told_of_others_if_it_asks(client):
+    parts = [[40 + worker, 9000, 30] for worker in range(3)]
+
+    def join(worker, **how):
+        return client.join(parts[worker], job_id="own", step=1, worker=worker, world_size=3, rank=worker % 2,
+                           dp=2, max_tokens=64, overlong="drop", **how)
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        plans = list(pool.map(join, range(3)))
+    for worker, plan in enumerate(plans):
+        assert (plan.own_part, plan.worker_offsets) == (range(3 * worker, 3 * worker + 3), None)
+        assert [one.index for one in plan.excluded] == [3 * worker + 1]
+        every = join(worker, own_part=False)
+        assert (every.own_part, every.worker_offsets.tolist()) == (plan.own_part, [0, 3, 6, 9])
+        assert [one.index for one in every.excluded] == [1, 4, 7]
+        assert every.fingerprint == plan.fingerprint
+        assert [one.indices.tolist() for one in every.rank(worker % 2)] == [
+            one.indices.tolist() for one in plan.rank(worker % 2)]
+    with pytest.raises(batchplan.InvalidRequest, match="own_part"):
+        join(0, own_part="no")
 
 
 def test_a_worker_may_take_its_own_rank_alone(client):
@@ -242,7 +265,7 @@ def test_a_worker_may_take_its_rank_of_a_pool_alone(client):
 def test_a_join_belongs_to_a_run(monkeypatch):
     def join(run_id=None):
         """Its bytes; the run's id is their last field."""
-        return _calls.join_call([1], "a", 1, 0, 2, None, None, run_id, False, max_tokens=8).request
+        return _calls.join_call([1], "a", 1, 0, 2, None, True, None, run_id, False, max_tokens=8).request
 
     for name in ("TORCHELASTIC_RUN_ID", "SLURM_HET_JOB_ID", "SLURM_JOB_ID", "SLURM_RESTART_COUNT"):
         monkeypatch.delenv(name, raising=False)

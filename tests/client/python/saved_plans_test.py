@@ -235,7 +235,7 @@ def test_what_a_later_version_adds_is_not_left_out_silently(tmp_path):
     plan, path = batchplan.plan(LENGTHS, dp=2, max_tokens=BUDGET), tmp_path / "later.plan"
     plan.save(path)
     line, message = _plan_file.from_bytes(path.read_bytes())
-    own = {name: line[name] for name in ("where", "ranks", "rank", "is_joined")}
+    own = {name: line[name] for name in ("where", "ranks", "rank", "own_part")}
     # Field 1000, a number.
     path.write_bytes(_plan_file.to_bytes(message + b"\xc0\x3e\x01", **own))
     with pytest.raises(ValueError, match="field 1000 of batchplan.v1.JoinBatchResponse is not known"):

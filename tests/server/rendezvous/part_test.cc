@@ -72,6 +72,8 @@ TEST(PartTest, WhatIsWrongIsNamedWithItsValueAndLimit) {
          topology.mutable_dynamic_context();
          r.set_data_parallel_rank(6);
        }},
+      {"own_part_only is set without own_slice_only",
+       [](v1::JoinBatchRequest& r) { r.set_own_part_only(true); }},
       {"timeout is -1 s", [](v1::JoinBatchRequest& r) { r.mutable_timeout()->set_seconds(-1); }},
       {"timeout is 0 s and -1 ns",
        [](v1::JoinBatchRequest& r) { r.mutable_timeout()->set_nanos(-1); }},

@@ -52,6 +52,24 @@ TEST(RendezvousModelTest, WhateverTheOrderVersionsThatPlanDifferentlySplitNoStep
   ExploreWorld({.workers = 1, .replicas = 2, .fitted = true, .versions = true, .retries = 2}, 500);
 }
 
+TEST(RendezvousModelTest, WhateverTheOrderAPlanThatIsSharedReachesAll) {
+  ExploreWorld({.workers = 2, .replicas = 2, .shares = true}, 500);
+  ExploreWorld({.workers = 2, .replicas = 2, .fitted = true, .shares = true}, 500);
+  ExploreWorld({.workers = 2, .replicas = 2, .invalid = true, .shares = true}, 500);
+  ExploreWorld({.workers = 2, .replicas = 2, .versions = true, .shares = true}, 500);
+}
+
+TEST(RendezvousModelTest, WhateverBecomesOfWhoeverPlansForAllTheOthersGetThePlan) {
+  ExploreWorld({.workers = 2, .replicas = 2, .deaths = 1, .pauses = 1, .shares = true}, 500);
+  ExploreWorld({.workers = 2, .replicas = 2, .cancels = 1, .shares = true}, 500);
+  ExploreWorld({.workers = 2, .replicas = 2, .busy_planners = 1, .shares = true}, 500);
+  ExploreWorld({.workers = 2, .replicas = 2, .lost_hints = 1, .shares = true}, 500);
+  ExploreWorld({.workers = 1, .replicas = 2, .store_failures = 1, .retries = 1, .shares = true},
+               100);
+  ExploreWorld({.workers = 1, .replicas = 2, .memory_failures = 1, .retries = 1, .shares = true},
+               100);
+}
+
 TEST(RendezvousModelTest, WhicheverNotificationIsLostAllGetThePlan) {
   ExploreWorld({.workers = 2, .replicas = 2, .lost_hints = 2}, 35'000);
 }
@@ -100,7 +118,8 @@ TEST(RendezvousModelTest, HoweverOftenAJobRestartsNobodyGetsAPlanOfOtherParts) {
                             .pauses = 2,
                             .restarts = 2,
                             .deliveries = 3,
-                            .remembers = seed % 4 < 2};
+                            .remembers = seed % 4 < 2,
+                            .shares = seed % 7 < 4};
     if (seed % 3 == 0) std::swap(options.restarts, options.run_changes);
     Choices choices(seed);
     RunWorld(options, choices);
@@ -160,7 +179,8 @@ TEST(RendezvousModelTest, WhateverHappensInALargerWorldThePromisesHold) {
                             .overlaps = 4,
                             .restarts = seed % 3 == 1 ? 2 : 0,
                             .deliveries = 4,
-                            .remembers = seed % 5 < 3};
+                            .remembers = seed % 5 < 3,
+                            .shares = seed % 7 < 4};
     if (seed % 3 == 2) options.run_changes = 2;
     // What is planned anew after a loss may be planned with another fit, and by another version.
     options.flushes = options.fitted ? 0 : 1;

@@ -29,8 +29,9 @@ TEST(RendezvousTest, TheLastPartBringsAllTheSamePlan) {
   for (size_t call : {0, 1, 2}) {
     ASSERT_TRUE(world.call(call).answer.ok()) << world.call(call).answer.status();
     // The parts in the order of the workers: none, one, two.
-    EXPECT_EQ((*world.call(call).answer)->plan.fingerprint(), "v::10,20,21:0");
-    EXPECT_THAT((*world.call(call).answer)->worker_offsets, ::testing::ElementsAre(0, 0, 1, 3));
+    EXPECT_EQ((*world.call(call).answer)->plan().fingerprint(), "v::10,20,21:0");
+    EXPECT_THAT((*world.call(call).answer)->whole.worker_offsets(),
+                ::testing::ElementsAre(0, 0, 1, 3));
   }
   world.Finish();
 }
@@ -73,8 +74,8 @@ TEST(RendezvousTest, ReplicasThatPlanTheSameWithOtherCoefficientsNameTheRecorded
   world.Settle();
   ASSERT_TRUE(world.call(0).answer.ok());
   ASSERT_TRUE(world.call(1).answer.ok());
-  EXPECT_EQ((*world.call(0).answer)->plan.cost_model_used().per_token(),
-            (*world.call(1).answer)->plan.cost_model_used().per_token());
+  EXPECT_EQ((*world.call(0).answer)->plan().cost_model_used().per_token(),
+            (*world.call(1).answer)->plan().cost_model_used().per_token());
   world.Finish();
 }
 

@@ -156,7 +156,7 @@ TEST(RendezvousThreadsTest, ManyStepsJoinedAndCancelledByManyThreadsAtTwoReplica
             EXPECT_TRUE(answer.ok()) << answer.status();
             if (answer.ok()) {
               std::lock_guard lock(mutex);
-              fingerprints[step].insert((*answer)->plan.fingerprint());
+              fingerprints[step].insert((*answer)->plan().fingerprint());
             }
             planned.count_down();
           });

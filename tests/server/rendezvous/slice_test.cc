@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "proto/batchplan/v1/convert.h"
@@ -42,6 +43,14 @@ v1::PassPlan Join(const std::vector<v1::PlanBatchResponse>& slices, int pass) {
   return whole;
 }
 
+v1::PlanBatchResponse SliceOf(const v1::PlanBatchResponse& plan, uint32_t ranks, uint32_t rank) {
+  v1::JoinBatchResponse whole;
+  *whole.mutable_plan() = plan;
+  v1::JoinBatchResponse slice;
+  SliceForRank(whole, {.data_parallel = ranks, .rank = rank}, &slice);
+  return slice.plan();
+}
+
 TEST(SliceTest, TheSlicesOfAllRanksPutTogetherAreThePlan) {
   uint64_t planned = 0;
   for (const uint64_t seed : Seeds(600)) {
@@ -58,7 +67,7 @@ TEST(SliceTest, TheSlicesOfAllRanksPutTogetherAreThePlan) {
     const uint32_t ranks = request.options.topology.data_parallel;
     std::vector<v1::PlanBatchResponse> slices(ranks);
     for (uint32_t rank = 0; rank < ranks; ++rank) {
-      SliceForRank(whole, ranks, rank, &slices[rank]);
+      slices[rank] = SliceOf(whole, ranks, rank);
       for (const v1::PassPlan& pass : slices[rank].passes()) {
         ASSERT_EQ(pass.microbatch_offsets(0), 0);
         ASSERT_EQ(pass.microbatch_offsets_size(), pass.row_widths_size() + 1);
@@ -108,7 +117,7 @@ TEST(SliceTest, EachSliceHasItsPartOfWhatSequencesShare) {
     FillResponse(*plan, absl::ZeroDuration(), &whole);
     std::vector<v1::PlanBatchResponse> slices(options.topology.data_parallel);
     for (uint32_t rank = 0; rank < slices.size(); ++rank) {
-      SliceForRank(whole, options.topology.data_parallel, rank, &slices[rank]);
+      slices[rank] = SliceOf(whole, options.topology.data_parallel, rank);
     }
     for (int pass = 0; pass < whole.passes_size(); ++pass) {
       ASSERT_EQ(Join(slices, pass).SerializeAsString(), whole.passes(pass).SerializeAsString());
@@ -128,8 +137,7 @@ TEST(SliceTest, ARankOfAPoolHasTheGroupsThatItIsIn) {
     FillResponse(*plan, absl::Milliseconds(3), &whole);
     const Topology& topology = request.options.topology;
     for (uint32_t rank = 0; rank < topology.data_parallel * topology.context_parallel; ++rank) {
-      v1::PlanBatchResponse slice;
-      SliceForRank(whole, topology.data_parallel, rank, &slice);
+      const v1::PlanBatchResponse slice = SliceOf(whole, topology.data_parallel, rank);
       for (int p = 0; p < whole.passes_size(); ++p) {
         const v1::PassPlan& pass = whole.passes(p);
         v1::PassPlan expected = pass;
@@ -174,9 +182,102 @@ TEST(SliceTest, TheOnlyRanksSliceIsThePlanAndZeroRanksAreOne) {
   v1::PlanBatchResponse whole;
   FillResponse(*MakePlan(request.manifest(), request.options), absl::Milliseconds(3), &whole);
   for (uint32_t ranks : {0, 1}) {
-    v1::PlanBatchResponse slice;
-    SliceForRank(whole, ranks, 0, &slice);
-    EXPECT_EQ(slice.SerializeAsString(), whole.SerializeAsString());
+    EXPECT_EQ(SliceOf(whole, ranks, 0).SerializeAsString(), whole.SerializeAsString());
+  }
+}
+
+// A plan that workers joined, with entries of whatever sequences.
+v1::JoinBatchResponse JoinedByWorkers(const Plan& plan, uint32_t sequences, RandomStream& random) {
+  v1::JoinBatchResponse whole;
+  FillResponse(plan, absl::Milliseconds(3), whole.mutable_plan());
+  for (v1::PassPlan& pass : *whole.mutable_plan()->mutable_passes()) pass.clear_item_ranks();
+  std::vector<uint32_t> offsets = {0, sequences};
+  for (uint64_t worker = random.Between(1, 5); worker > 1; --worker) {
+    offsets.push_back(static_cast<uint32_t>(random.Between(0, sequences)));
+  }
+  std::sort(offsets.begin(), offsets.end());
+  whole.mutable_worker_offsets()->Add(offsets.begin(), offsets.end());
+  for (const char* load : {"patches", "frames"}) {
+    v1::ItemSequences* items = whole.add_item_sequences();
+    items->set_load(load);
+    for (uint32_t s = 0; s < sequences; ++s) {
+      for (uint64_t item = random.Between(0, 2); item > 0; --item) items->add_sequences(s);
+    }
+    for (v1::PassPlan& pass : *whole.mutable_plan()->mutable_passes()) {
+      v1::LoadRanks* ranks = pass.add_item_ranks();
+      ranks->set_load(load);
+      for (int i = 0; i < items->sequences_size(); ++i) {
+        ranks->add_ranks(static_cast<uint32_t>(random.Between(0, 9)));
+      }
+    }
+  }
+  whole.mutable_plan()->clear_excluded();
+  for (uint32_t s = 0; s < sequences; ++s) {
+    if (random.Chance(30)) whole.mutable_plan()->add_excluded()->set_index(s);
+    if (random.Chance(30)) whole.mutable_plan()->add_deferred(s);
+  }
+  return whole;
+}
+
+// `all` with the entries of these sequences alone, and without worker_offsets.
+v1::JoinBatchResponse OfSequences(const v1::JoinBatchResponse& all, const std::set<uint32_t>& own) {
+  v1::JoinBatchResponse kept = all;
+  kept.clear_worker_offsets();
+  kept.mutable_plan()->clear_excluded();
+  kept.mutable_plan()->clear_deferred();
+  for (const v1::ExcludedSequence& one : all.plan().excluded()) {
+    if (own.contains(one.index())) *kept.mutable_plan()->add_excluded() = one;
+  }
+  for (const uint32_t s : all.plan().deferred()) {
+    if (own.contains(s)) kept.mutable_plan()->add_deferred(s);
+  }
+  for (int load = 0; load < all.item_sequences_size(); ++load) {
+    const v1::ItemSequences& items = all.item_sequences(load);
+    kept.mutable_item_sequences(load)->clear_sequences();
+    for (v1::PassPlan& pass : *kept.mutable_plan()->mutable_passes()) {
+      pass.mutable_item_ranks(load)->clear_ranks();
+    }
+    for (int i = 0; i < items.sequences_size(); ++i) {
+      if (!own.contains(items.sequences(i))) continue;
+      kept.mutable_item_sequences(load)->add_sequences(items.sequences(i));
+      for (int pass = 0; pass < all.plan().passes_size(); ++pass) {
+        kept.mutable_plan()->mutable_passes(pass)->mutable_item_ranks(load)->add_ranks(
+            all.plan().passes(pass).item_ranks(load).ranks(i));
+      }
+    }
+  }
+  return kept;
+}
+
+TEST(SliceTest, AWorkersOwnPartHasTheEntriesOfItsSequencesAndOfItsSlice) {
+  for (const uint64_t seed : Seeds(200)) {
+    RandomStream random(seed);
+    const GeneratedRequest request = GenerateRequest(seed);
+    const absl::StatusOr<Plan> plan = MakePlan(request.manifest(), request.options);
+    if (!plan.ok()) continue;
+    const v1::JoinBatchResponse whole =
+        JoinedByWorkers(*plan, static_cast<uint32_t>(request.lengths.size()), random);
+    const uint32_t ranks = request.options.topology.data_parallel;
+    for (uint32_t worker = 0; worker + 1 < static_cast<uint32_t>(whole.worker_offsets_size());
+         ++worker) {
+      AskedSlice asked = {.data_parallel = ranks, .rank = worker % ranks};
+      v1::JoinBatchResponse all;
+      SliceForRank(whole, asked, &all);
+      const uint32_t begin = whole.worker_offsets(static_cast<int>(worker));
+      const uint32_t end = whole.worker_offsets(static_cast<int>(worker) + 1);
+      std::set<uint32_t> own;
+      for (uint32_t s = begin; s < end; ++s) own.insert(s);
+      for (const v1::PassPlan& pass : all.plan().passes()) {
+        own.insert(pass.sequence_index().begin(), pass.sequence_index().end());
+      }
+      v1::JoinBatchResponse expected = OfSequences(all, own);
+      expected.add_worker_offsets(begin);
+      expected.add_worker_offsets(end);
+      asked.own_part_of = worker;
+      v1::JoinBatchResponse slice;
+      SliceForRank(whole, asked, &slice);
+      ASSERT_EQ(slice.SerializeAsString(), expected.SerializeAsString());
+    }
   }
 }
 

@@ -173,10 +173,10 @@ TEST(StoreLossTest, AWorkerThatLostItsAnswerGetsItThoughTheStoreForgotAndOthersD
   for (uint32_t worker : {0, 1, 2}) world.Join(worker, 0);
   world.Settle();
   for (size_t call : {0, 1, 2}) ASSERT_TRUE(world.call(call).answer.ok());
-  const std::string fingerprint = (*world.call(0).answer)->plan.fingerprint();
+  const std::string fingerprint = (*world.call(0).answer)->plan().fingerprint();
   const auto expect_plan = [&](size_t call) {
     ASSERT_TRUE(world.call(call).answer.ok()) << world.call(call).answer.status();
-    EXPECT_EQ((*world.call(call).answer)->plan.fingerprint(), fingerprint);
+    EXPECT_EQ((*world.call(call).answer)->plan().fingerprint(), fingerprint);
   };
   world.Flush();
   // At the replica that planned the step: at once.

@@ -31,6 +31,7 @@ TEST(TermsTest, WhatIsAWorkersOwnIsNoTerm) {
   other.set_worker(3);
   other.set_data_parallel_rank(1);
   other.set_own_slice_only(true);
+  other.set_own_part_only(true);
   other.set_return_request(true);
   other.mutable_timeout()->set_seconds(3);
   other.mutable_request()->set_job_id("other");

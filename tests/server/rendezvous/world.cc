@@ -44,6 +44,10 @@ class World::ReplicaStore : public StepStore {
       return stands;
     });
   }
+  absl::StatusOr<std::optional<std::string>> Plan(const StepKey& key,
+                                                  const std::string& incarnation) override {
+    return Call("Plan", [&](StepStore& store) { return store.Plan(key, incarnation); });
+  }
   absl::Status MarkServed(const StepKey& key, const std::string& incarnation,
                           const std::vector<uint32_t>& workers) override {
     return Call("MarkServed",
@@ -122,6 +126,8 @@ std::unique_ptr<World::Replica> World::MakeReplica(size_t index) {
   options.planner_version = options_.versions ? absl::StrCat("v", index) : "v";
   options.replica = absl::StrCat("replica ", index);
   if (options_.remembers) options.max_planned_bytes = 1 << 20;
+  options.shares_plans = options_.shares;
+  options.plan_patience = kWorldPatience;
   replica->rendezvous =
       std::make_unique<Rendezvous>(options, replica->store.get(), clock_.clock(), std::move(hooks));
   return replica;

@@ -67,11 +67,16 @@ struct WorldOptions {
   int deliveries = 0;
   // Replicas remember what they planned.
   bool remembers = false;
+  // One replica plans for all.
+  bool shares = false;
 };
 
 // How long the store keeps a step.
 inline constexpr absl::Duration kWorldTimeToLive = absl::Minutes(10);
 inline constexpr absl::Duration kWorldRetention = absl::Minutes(10);
+
+// How long a replica waits for the plan of another, if they share plans.
+inline constexpr absl::Duration kWorldPatience = absl::Milliseconds(500);
 
 // What a planner says that is to be asked again after 100 ms.
 inline absl::Status NoRoomForNow() { return absl::ResourceExhaustedError("no room for now"); }
@@ -120,6 +125,7 @@ class World {
   size_t Join(v1::JoinBatchRequest request, size_t replica,
               absl::Duration timeout = absl::Seconds(10));
   void Cancel(size_t call);
+  void Die(size_t replica);
   void Pause(absl::Duration by);
   void Flush();
   // The answers given at the replica so far have been sent.
@@ -139,6 +145,8 @@ class World {
   void SetLoseHints(bool lose) { lose_hints_ = lose; }
 
   v1::JoinBatchRequest Request(uint32_t worker) const;
+  size_t call_count() const { return calls_.size(); }
+  size_t tasks(size_t replica) const { return replicas_[replica]->tasks.size(); }
   const Call& call(size_t index) const { return *calls_[index]; }
   Rendezvous& rendezvous(size_t replica) { return *replicas_[replica]->rendezvous; }
   StepStore& store() { return *store_; }
@@ -146,6 +154,7 @@ class World {
   const StepKey& key() const { return key_; }
   int store_calls() const { return store_calls_; }
   size_t plans_with_planners() const;
+  size_t plans_with_planner(size_t replica) const { return replicas_[replica]->plans.size(); }
   // Stops that the planners have been asked for.
   bool stop_requested(size_t replica) const;
 
@@ -176,7 +185,6 @@ class World {
   // Whether something may happen that only a later look makes good.
   bool NeedsTime() const;
   void ExpectNobodyWaitsForACompleteStep() const;
-  void Die(size_t replica);
   void Retry(size_t call);
 
   // What can happen now: what is bound to, and what only may.

@@ -20,20 +20,21 @@ void World::Answered(Call& call, Rendezvous::Answer answer) {
   EXPECT_TRUE(choices_ == nullptr || IsAccountedFor(call)) << call.answer.status();
   if (!call.answer.ok()) return;
   const JoinedPlan& joined = **call.answer;
-  EXPECT_TRUE(recorded_.contains(joined.plan.fingerprint()))
-      << "a plan is given out that is not recorded: " << joined.plan.fingerprint();
+  EXPECT_TRUE(recorded_.contains(joined.plan().fingerprint()))
+      << "a plan is given out that is not recorded: " << joined.plan().fingerprint();
   EXPECT_EQ(joined.key, call.key);
   EXPECT_FALSE(call.came_late) << "a run that is superseded gets a plan";
-  const std::vector<std::string> fingerprint = absl::StrSplit(joined.plan.fingerprint(), ':');
+  const std::vector<std::string> fingerprint = absl::StrSplit(joined.plan().fingerprint(), ':');
   EXPECT_EQ(fingerprint[1], call.request.request().preset()) << "a plan of other parts";
   // Where a job begins anew, its starts have plans of their own.
   const bool begins_anew = start_ + options_.restarts + options_.run_changes > 0;
   const std::string life = begins_anew ? joined.incarnation : "";
-  const auto [given, is_first] = given_out_.emplace(life, joined.plan.fingerprint());
-  EXPECT_EQ(joined.plan.fingerprint(), given->second) << "one step, two plans";
-  EXPECT_EQ(joined.worker_offsets.size(), options_.workers + 1);
+  const auto [given, is_first] = given_out_.emplace(life, joined.plan().fingerprint());
+  EXPECT_EQ(joined.plan().fingerprint(), given->second) << "one step, two plans";
+  EXPECT_EQ(joined.whole.worker_offsets_size(), options_.workers + 1);
   for (uint32_t w = 0; w < options_.workers; ++w) {
-    EXPECT_EQ(joined.worker_offsets[w + 1] - joined.worker_offsets[w], w);
+    const auto next = static_cast<int>(w) + 1;
+    EXPECT_EQ(joined.whole.worker_offsets(next) - joined.whole.worker_offsets(next - 1), w);
   }
 }
 
@@ -63,6 +64,10 @@ bool World::IsAccountedFor(const Call& call) const {
 }
 
 bool World::NeedsTime() const {
+  // Whoever was to plan for all may not do it.
+  if (options_.shares && options_.cancels + options_.deaths + options_.busy_planners > 0) {
+    return true;
+  }
   return options_.lost_hints + options_.store_failures + options_.memory_failures +
              options_.flushes + options_.refusals + options_.run_changes + options_.restarts >
          0;

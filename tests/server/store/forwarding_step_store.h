@@ -4,6 +4,7 @@
 #define BATCHPLAN_TESTS_SERVER_STORE_FORWARDING_STEP_STORE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +32,10 @@ class ForwardingStepStore : public StepStore {
   absl::StatusOr<StandingOutcome> PutOutcome(const StepKey& key, const std::string& incarnation,
                                              const StepOutcome& outcome) override {
     return store_->PutOutcome(key, incarnation, outcome);
+  }
+  absl::StatusOr<std::optional<std::string>> Plan(const StepKey& key,
+                                                  const std::string& incarnation) override {
+    return store_->Plan(key, incarnation);
   }
   absl::Status MarkServed(const StepKey& key, const std::string& incarnation,
                           const std::vector<uint32_t>& workers) override {

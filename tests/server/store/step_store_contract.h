@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstdint>
 #include <latch>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -124,6 +125,45 @@ TEST_P(StepStoreContract, TheFirstOutcomeStands) {
   EXPECT_EQ(PutOutcome(key_, "second", false, 1).value(), "first");
   EXPECT_EQ(PutOutcome(key_, "third", false, 0).value(), "first");
   EXPECT_EQ(Progress(1).outcome, "first");
+}
+
+TEST_P(StepStoreContract, TheFirstReplicaThatWaitsForACompleteStepIsItsPlanner) {
+  Put(Part(0, 2, "a"));
+  EXPECT_EQ(store(1).Progress(key_, "1")->planner, "") << "it is not complete";
+  Put(Part(1, 2, "b"));
+  EXPECT_EQ(store(0).Progress(key_, "")->planner, "") << "nobody waits there";
+  EXPECT_EQ(store(1).Progress(key_, "1")->planner, "1");
+  EXPECT_EQ(store(0).Progress(key_, "0")->planner, "1");
+  EXPECT_EQ(store(0).Progress(key_, "")->planner, "1");
+  const std::string incarnation = Progress().incarnation;
+  ASSERT_TRUE(PutOutcome(key_, "outcome").ok());
+  EXPECT_EQ(store(0).Progress(key_, "0")->planner, "");
+  // The step that begins in its place has none yet.
+  ASSERT_TRUE(store().MarkServed(key_, incarnation, {0, 1}).ok());
+  Put(Part(0, 2, "A"));
+  Put(Part(1, 2, "b"));
+  EXPECT_EQ(store(0).Progress(key_, "0")->planner, "0");
+}
+
+TEST_P(StepStoreContract, ThePlanOfTheOutcomeThatStandsIsKeptForAWhile) {
+  Put(Part(0, 1, "a"));
+  const std::string incarnation = Progress().incarnation;
+  std::string plan;
+  for (int byte = 0; byte < 256; ++byte) plan += static_cast<char>(byte);
+  EXPECT_EQ(store(1).Plan(key_, incarnation).value(), std::nullopt);
+  ASSERT_TRUE(store(0).PutOutcome(key_, incarnation, {.bytes = "first", .plan = plan}).ok());
+  ASSERT_TRUE(store(1).PutOutcome(key_, incarnation, {.bytes = "second", .plan = "late"}).ok());
+  for (int replica : {0, 1}) EXPECT_EQ(store(replica).Plan(key_, incarnation).value(), plan);
+  EXPECT_EQ(store().Plan(key_, "another incarnation").value(), std::nullopt);
+  EXPECT_THAT(Contents(key_, 1), ::testing::ElementsAre("a"));
+  stores_->Advance(kPause);
+  EXPECT_EQ(Progress(1).outcome, "first");
+  EXPECT_EQ(store(1).Plan(key_, incarnation).value(), std::nullopt);
+
+  const StepKey without = {.job_id = "job", .step = 8};
+  const PartReceipt receipt = Put(without, Part(0, 1, "a"));
+  ASSERT_TRUE(PutOutcome(without, "outcome").ok());
+  EXPECT_EQ(store().Plan(without, receipt.incarnation).value(), std::nullopt);
 }
 
 TEST_P(StepStoreContract, StepsAndJobsAreApart) {

@@ -66,6 +66,10 @@ class StepStoreModel {
     for (const auto& [worker, content] : step.parts) progress.arrived.push_back(worker);
     progress.complete = step.complete();
     progress.outcome = step.outcome;
+    if (step.complete() && !step.outcome) {
+      if (step.planner.empty()) step.planner = waits_at;
+      progress.planner = step.planner;
+    }
     if (!step.outcome && !waits_at.empty()) step.waits_at.insert(waits_at);
     return progress;
   }
@@ -134,6 +138,7 @@ class StepStoreModel {
     std::map<uint32_t, std::string> parts;
     std::optional<std::string> outcome;
     bool refusal = false;
+    std::string planner;
     std::set<uint32_t> served;
     std::set<std::string> waits_at;
     absl::Duration left;
@@ -185,6 +190,7 @@ TEST_P(StepStoreContract, RandomCallsAreAnsweredAsTheModelAnswersThem) {
         ASSERT_EQ(progress->arrived, expected.arrived);
         ASSERT_EQ(progress->complete, expected.complete);
         ASSERT_EQ(progress->outcome, expected.outcome);
+        ASSERT_EQ(progress->planner, expected.planner);
       } else if (kind < 60) {
         ASSERT_TRUE(any.Leave(key, replica).ok());
         model.Leave(key, replica);

@@ -80,6 +80,7 @@ class AsyncClient:
         worker: int,
         world_size: int,
         rank: int | None = None,
+        own_part: bool = True,
         wait: float | None = None,
         run_id: str | None = None,
         return_request: bool = False,
@@ -93,7 +94,7 @@ class AsyncClient:
         """
         return await self._run(
             join_call(
-                lengths, job_id, step, worker, world_size, rank, wait, run_id, return_request, **options
+                lengths, job_id, step, worker, world_size, rank, own_part, wait, run_id, return_request, **options
             ),
             timeout,
         )

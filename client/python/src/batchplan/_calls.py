@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from batchplan import _core
 from batchplan._checks import flag, members, number, seconds, text, whole
 from batchplan._choices import enum
-from batchplan._errors import InvalidRequest
+from batchplan._errors import Error, InvalidRequest
 from batchplan._local import plan_request
 from batchplan._measured import MicroBatchTiming
 from batchplan._options import CostModel, LoadCost, PlanOptions, without_none
@@ -93,6 +93,7 @@ def join_call(
     worker: int,
     world_size: int,
     rank: int | None,
+    own_part: bool,
     wait: float | None,
     run_id: str | None,
     return_request: bool,
@@ -101,13 +102,16 @@ def join_call(
     request = Request(lengths, **options)
     of_batch = _named(request, job_id, step)
     own = None if rank is None else whole("data_parallel_rank", rank)
-    workers = whole("world_size", world_size)
+    of_worker, workers = whole("worker", worker), whole("world_size", world_size)
+    own_part_only = own is not None and flag("own_part", own_part)
     fields = without_none(
         request=of_batch,
-        worker=whole("worker", worker),
+        worker=of_worker,
         world_size=workers,
         data_parallel_rank=own,
         own_slice_only=own is not None,
+        # Left out if not asked for: older servers refuse what they don't know.
+        own_part_only=own_part_only or None,
         timeout=None if wait is None else f"{seconds('wait', wait):.9f}s",
         run_id=_run_id(workers) if run_id is None else text("run_id", run_id),
         return_request=flag("return_request", return_request) or None,
@@ -116,13 +120,17 @@ def join_call(
     slice_of = None if own is None else range(own, own + 1)
 
     def read(answer: bytes) -> Plan:
-        planned, worker_offsets, item_sequences, _, arrays = _core.decode_join_batch(answer, ranks)
+        planned, offsets, item_sequences, _, arrays = _core.decode_join_batch(answer, ranks)
+        if len(offsets) != (2 if own_part_only else workers + 1):
+            raise Error(f"the answer is none to this join: worker_offsets has {len(offsets)} entries")
+        first = 0 if own_part_only else of_worker
         return Plan(
             planned,
             to_json(of_batch),
             _BY_SERVER,
             ranks=slice_of,
-            worker_offsets=worker_offsets,
+            worker_offsets=None if own_part_only else offsets,
+            own_part=range(int(offsets[first]), int(offsets[first + 1])),
             item_sequences=dict(item_sequences),
             arrays=arrays,
         )

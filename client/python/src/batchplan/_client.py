@@ -109,6 +109,7 @@ class Client:
         worker: int,
         world_size: int,
         rank: int | None = None,
+        own_part: bool = True,
         wait: float | None = None,
         run_id: str | None = None,
         return_request: bool = False,
@@ -124,6 +125,8 @@ class Client:
             worker, world_size: this one, from 0, of so many.
             rank: get only the micro-batches of this data-parallel rank; where groups differ in size, of this
                 rank of the pool.
+            own_part: with rank, get what else is said of sequences and workers only of this worker's and its
+                rank's, so that answers do not grow with the world; False: of all, with worker_offsets.
             wait: seconds to wait for the others, so that the server can name who is missing; None: as
                 long as the call.
             run_id: of this start of the job: workers of different runs never meet. None: Slurm's job,
@@ -135,7 +138,7 @@ class Client:
             options: those of batchplan.plan; all workers agree on them.
 
         Returns:
-            the plan, with worker_offsets.
+            the plan, with own_part, and without `rank` with worker_offsets.
 
         Raises:
             DeadlineExceeded: others did not join in time; the message says who.
@@ -144,7 +147,7 @@ class Client:
         """
         return self._run(
             join_call(
-                lengths, job_id, step, worker, world_size, rank, wait, run_id, return_request, **options
+                lengths, job_id, step, worker, world_size, rank, own_part, wait, run_id, return_request, **options
             ),
             timeout,
         )

@@ -45,10 +45,13 @@ class Plan:
         fingerprint: 64 hexadecimal digits, of plans for the same request equal exactly when plans are.
         planner_version: of the planner that made it.
         planning_seconds: what that took.
+        own_part: of a plan that workers joined, the positions in the batch of this one's sequences. Else None.
         worker_offsets: of a plan that workers joined, where each one's part begins in the batch. Shape
-            [workers + 1]. Else None.
+            [workers + 1]. None else, and where only the worker's own part is told.
         item_sequences: of each load that came as `items`, by name, the sequence of each item, as a position in the
-            batch; of a plan that workers joined without return_request, of each dealt load. Shape [items].
+            batch; of a plan that workers joined without return_request, of each dealt load the items of all workers.
+            Shape [items]. Where only the worker's own part is told, these, excluded and deferred are of its
+            sequences and its rank's alone.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Plan:
         # Whose part of a plan it is; None: the whole plan.
         ranks: range | None = None,
         worker_offsets: Uint32s | None = None,
+        own_part: range | None = None,
         # Of no use where there are arrays.
         item_sequences: Mapping[str, Uint32s] | None = None,
         # Of the whole manifest, which stay as they are; None: not known.
@@ -90,6 +94,7 @@ class Plan:
         self.worker_offsets = worker_offsets
         self._planned = planned
         self._ranks = ranks
+        self.own_part = own_part
         self._head = head
         self._request_json = request_json
         self._where = where
@@ -206,20 +211,21 @@ class Plan:
             where=self._where,
             ranks=self._planned.ranks(),
             rank=self._ranks.start if self._is_slice else None,
-            is_joined=self.worker_offsets is not None,
+            own_part=self.own_part,
         )
 
     @classmethod
     def _of_bytes(cls, data: bytes) -> Plan:
         line, message = from_bytes(data)
         planned, offsets, items, request_json, arrays = _core.decode_saved_plan(message, line["ranks"])
-        rank = line["rank"]
+        rank, own_part = line["rank"], line["own_part"]
         return cls(
             planned,
             request_json,
             line["where"],
             ranks=None if rank is None else range(rank, rank + 1),
-            worker_offsets=offsets if line["is_joined"] else None,
+            worker_offsets=offsets if len(offsets) > 0 else None,
+            own_part=None if own_part is None else range(*own_part),
             item_sequences=dict(items),
             arrays=arrays,
         )

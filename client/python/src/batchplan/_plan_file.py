@@ -12,16 +12,16 @@ _FORMAT = "batchplan plan"
 # Files of another version have another layout.
 _VERSION = 1
 _LONGEST_LINE = 4096
-_ENTRIES = ("where", "ranks", "rank", "is_joined", "bytes", "sha256")
+_ENTRIES = ("where", "ranks", "rank", "own_part", "bytes", "sha256")
 
 
-def to_bytes(message: bytes, *, where: str, ranks: int, rank: int | None, is_joined: bool) -> bytes:
+def to_bytes(message: bytes, *, where: str, ranks: int, rank: int | None, own_part: range | None) -> bytes:
     """
     Args:
         where: it was made.
         ranks: that its arrays are of.
         rank: the one whose part of a plan it is; None: it is the whole plan.
-        is_joined: whether workers joined it.
+        own_part: of a plan that workers joined, the positions of this one's sequences.
     """
     line = {
         "format": _FORMAT,
@@ -29,7 +29,7 @@ def to_bytes(message: bytes, *, where: str, ranks: int, rank: int | None, is_joi
         "where": where,
         "ranks": ranks,
         "rank": rank,
-        "is_joined": is_joined,
+        "own_part": None if own_part is None else [own_part.start, own_part.stop],
         "bytes": len(message),
         "sha256": hashlib.sha256(message).hexdigest(),
     }

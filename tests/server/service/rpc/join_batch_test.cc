@@ -348,6 +348,37 @@ TEST(JoinBatch, SlicesOfAllRanksAreThePlan) {
   EXPECT_EQ(sequences, std::multiset<uint32_t>(all.begin(), all.end()));
 }
 
+// Whoever does not ask for it, as clients that don't know it, gets all.
+TEST(JoinBatch, WhoeverAsksForItsOwnPartIsNotToldOfOthers) {
+  const TestServer server;
+  const std::vector<Answer> answers = JoinAll(server, [](v1::JoinBatchRequest& part) {
+    v1::Manifest& manifest = *part.mutable_request()->mutable_manifest();
+    for (int i = 0; i < manifest.lengths_size(); ++i) manifest.add_ages(part.worker() == 0 ? 3 : 1);
+    part.mutable_request()->mutable_selection()->set_sequences(30);
+    part.mutable_request()->mutable_selection()->set_max_age(2);
+    part.set_own_slice_only(true);
+    part.set_own_part_only(part.worker() != 2);
+    part.set_data_parallel_rank(part.worker() % 2);
+  });
+  for (const Answer& answer : answers) {
+    ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+  }
+  EXPECT_THAT(answers[0].response.worker_offsets(), ElementsAre(0, 10));
+  EXPECT_EQ(answers[0].response.plan().excluded_size(), 10);
+  EXPECT_EQ(answers[0].response.plan().deferred_size(), 0);
+  EXPECT_THAT(answers[1].response.worker_offsets(), ElementsAre(10, 21));
+  EXPECT_EQ(answers[1].response.plan().excluded_size(), 0);
+  EXPECT_THAT(answers[2].response.worker_offsets(), ElementsAre(0, 10, 21, 33, 46));
+  EXPECT_EQ(answers[2].response.plan().excluded_size(), 10);
+  EXPECT_THAT(answers[3].response.worker_offsets(), ElementsAre(33, 46));
+  EXPECT_THAT(answers[3].response.plan().deferred(), ElementsAre(40, 41, 42, 43, 44, 45));
+  // Ranks 0 and 1 are two workers' each.
+  for (uint32_t worker = 0; worker < 2; ++worker) {
+    EXPECT_EQ(answers[worker].response.plan().passes(0).SerializeAsString(),
+              answers[worker + 2].response.plan().passes(0).SerializeAsString());
+  }
+}
+
 TEST(JoinBatch, WhoeverAsksIsToldWhatWasPlanned) {
   const TestServer server;
   const std::vector<Answer> answers = JoinAll(server, [](v1::JoinBatchRequest& part) {

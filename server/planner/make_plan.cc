@@ -106,12 +106,11 @@ absl::StatusOr<Plan> MakeCountedPlan(const Manifest& manifest, const PlanOptions
   if (!ranks.ok()) return ranks;
   if (stop.stop_requested()) return absl::CancelledError("planning was cancelled");
 
-  const uint64_t greedy = GreedyTicks(manifest.lengths.size(), options.passes.size());
-  const Allowance allowance(AllowanceOf(options.effort, greedy), stop, kReserve);
-  absl::StatusOr<Plan> plan = options.selection
-                                  ? PlanSelection(manifest, options, *limits, allowance)
-                                  : PlanWhole(manifest, options, *limits, allowance);
-  ticks = allowance.used();
+  // Each effort that is planned has an allowance of its own (efforts.h).
+  const Allowance request(0, stop);
+  absl::StatusOr<Plan> plan = options.selection ? PlanSelection(manifest, options, *limits, request)
+                                                : PlanWhole(manifest, options, *limits, request);
+  ticks = request.used();
   if (!plan.ok()) return plan;
   for (PassPlan& pass : plan->passes) MeasureTaken(manifest, plan->deferred, pass);
   plan->fingerprint = Fingerprint(*plan, stop);

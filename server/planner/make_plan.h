@@ -9,8 +9,8 @@
 // A pure function: the same arguments give the same plan on every machine, compiler and thread.
 // It takes no locks, starts no threads and keeps no state, so any number may run at once. One
 // million sequences take half a second to two seconds, or six if they share prefixes, and some
-// hundred bytes each. All searches of a request share one allowance (request/allowance.h), however
-// many mini-batches and passes it has. A stop is seen within a tenth of a second up to some
+// hundred bytes each. All searches at one effort share an allowance (request/allowance.h), however
+// many mini-batches and passes there are. A stop is seen within a tenth of a second up to some
 // millions of sequences, also within a packing and while passes are set up.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_MAKE_PLAN_H_

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/planner/efforts.h"
 #include "server/planner/plan_whole.h"
 #include "server/planner/request/allowance.h"
 #include "server/planner/request/cancellation.h"
@@ -200,14 +201,13 @@ struct TakenPlan {
 };
 
 // The best plan at one effort: of first in, first out, and of the other choices. Each of the two
-// parts may spend what the effort allows and `request` has left.
+// parts may spend what `request` has left.
 TakenPlan PlanBestChoice(const Manifest& manifest, const PlanOptions& options,
                          const PassLimits& limits, const SharedPrefixes& prefixes,
                          const Loads& loads, const WaitingPool& pool, const Allowance& request) {
   const std::stop_token& stop = request.stop();
-  const uint64_t ticks = AllowanceOf(options.effort);
   std::vector<SequenceIndex> taken = pool.Sequences(pool.first_choice());
-  const Allowance first(std::min(ticks, request.left()), stop, kReserve / 4);
+  const Allowance first(request.left(), stop, kReserve / 4);
   absl::StatusOr<Plan> best = PlanTaken(manifest, options, limits, prefixes, taken, first);
   request.Spend(first.used());
   // Other choices are planned only if one plan is quick: its greedy work is small, and it left
@@ -216,7 +216,7 @@ TakenPlan PlanBestChoice(const Manifest& manifest, const PlanOptions& options,
   if (GreedyTicks(taken.size(), options.passes.size()) <= kGreedyOnTop && !request.spent()) {
     choices = BetterChoices(manifest, options, limits, prefixes, loads, pool, best, request);
   }
-  const Allowance others(std::min(ticks, request.left()), stop, kReserve / 4);
+  const Allowance others(request.left(), stop, kReserve / 4);
   const uint64_t most = std::max(first.used(), PlannedTicks(options.effort));
   for (size_t i = 0; i < choices.size() && others.used() < most && !stop.stop_requested(); ++i) {
     absl::StatusOr<Plan> plan = PlanTaken(manifest, options, limits, prefixes, choices[i], others);
@@ -229,27 +229,25 @@ TakenPlan PlanBestChoice(const Manifest& manifest, const PlanOptions& options,
   return {std::move(best), std::move(taken)};
 }
 
-// The best plan of an effort and all lower ones; if they find none, the first that a higher effort
-// finds. All share the allowance of the request.
+// The best plan of an effort and all lower ones (efforts.h); if they find none, the first that a
+// higher effort finds.
 TakenPlan PlanOfAnyEffort(const Manifest& manifest, const PlanOptions& options,
                           const PassLimits& limits, const SharedPrefixes& prefixes,
                           const Loads& loads, const WaitingPool& pool, const Allowance& request) {
-  // Large requests are planned with their own effort alone, or with another if it finds no plan.
-  const bool starts_lower = GreedyTicks(pool.Sequences(pool.first_choice()).size(),
-                                        options.passes.size()) <= kGreedyOnTop / 3;
   TakenPlan best{.plan = absl::UnknownError("not planned"), .taken = {}};
-  for (const Effort effort : {Effort::kFast, Effort::kDefault, Effort::kThorough}) {
-    if (effort > options.effort && !absl::IsInvalidArgument(best.plan.status())) break;
-    if (request.spent() && !absl::IsUnknown(best.plan.status())) break;
-    if (effort < options.effort && !starts_lower) continue;
+  const auto plan = [&](Effort effort, const Allowance& allowance) {
+    if (effort > options.effort && !absl::IsInvalidArgument(best.plan.status())) return false;
     PlanOptions own = options;
     own.effort = effort;
-    TakenPlan found = PlanBestChoice(manifest, own, limits, prefixes, loads, pool, request);
-    if (absl::IsCancelled(found.plan.status())) return found;
+    TakenPlan found = PlanBestChoice(manifest, own, limits, prefixes, loads, pool, allowance);
     const bool is_better =
         found.plan.ok() && (!best.plan.ok() || RatioOf(*found.plan) < RatioOf(*best.plan));
-    if (is_better || absl::IsUnknown(best.plan.status())) best = std::move(found);
-  }
+    const bool is_cancelled = absl::IsCancelled(found.plan.status());
+    if (is_better || is_cancelled || absl::IsUnknown(best.plan.status())) best = std::move(found);
+    return !is_cancelled;
+  };
+  const uint64_t greedy = GreedyTicks(manifest.lengths.size(), options.passes.size());
+  ForEachEffort(Effort::kFast, options.effort, greedy, request, plan);
   return best;
 }
 
@@ -271,17 +269,16 @@ absl::Status CheckTaken(const PlanOptions& options, size_t sequences, size_t uni
 }  // namespace
 
 absl::StatusOr<Plan> PlanSelection(const Manifest& manifest, const PlanOptions& options,
-                                   const PassLimits& limits, const Allowance& allowance) {
+                                   const PassLimits& limits, const Allowance& request) {
   const Loads loads(manifest);
   const absl::StatusOr<WaitingPool> pool =
-      WaitingPool::Create(manifest, options, loads, limits.longest, allowance.stop());
+      WaitingPool::Create(manifest, options, loads, limits.longest, request.stop());
   if (!pool.ok()) return pool.status();
   // Shared prefixes are truncated with their sequences.
   const SharedPrefixes prefixes(manifest, options.overlong == OverlongPolicy::kTruncate
                                               ? limits.longest.length
                                               : std::numeric_limits<uint32_t>::max());
-  auto [best, taken] =
-      PlanOfAnyEffort(manifest, options, limits, prefixes, loads, *pool, allowance);
+  auto [best, taken] = PlanOfAnyEffort(manifest, options, limits, prefixes, loads, *pool, request);
   if (absl::IsCancelled(best.status())) return best;
   if (!best.ok()) {
     absl::Status divides =

@@ -16,11 +16,11 @@ namespace batchplan {
 //
 // Plans the choice of first in, first out and the most promising other choices that the selection
 // allows. The answer is the plan with the least predicted over ideal step time, of equal ones the
-// first. The choices of lower efforts are planned too, except with many sequences, so that more
-// effort is never slower. If no choice has a plan, those of higher efforts are planned, so that the
-// effort does not decide whether there is a plan. All of this is spent from `allowance`.
+// first. The choices of lower efforts are planned too (efforts.h), so that more effort is never
+// slower. If no choice has a plan, those of higher efforts are planned, so that the effort does not
+// decide whether there is a plan. `request` has the stop, and records the work.
 absl::StatusOr<Plan> PlanSelection(const Manifest& manifest, const PlanOptions& options,
-                                   const PassLimits& limits, const Allowance& allowance);
+                                   const PassLimits& limits, const Allowance& request);
 
 }  // namespace batchplan
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/planner/efforts.h"
 #include "server/planner/measure.h"
 #include "server/planner/measure_loads.h"
 #include "server/planner/pass/order.h"
@@ -252,11 +253,13 @@ absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const Pass
   return others;
 }
 
-// Requests of more sequences, of more greedy work, or with more micro-batches to simulate are
-// planned with their own effort alone.
-constexpr uint64_t kMostForLessEffort = 65536;
-constexpr uint64_t kMostGreedyForLessEffort = kGreedyOnTop / 2;
-constexpr uint64_t kMostWorksForLessEffort = uint64_t{1} << 20;
+// A plan of more sequences that is this close to its bound is not planned again with more effort.
+constexpr uint64_t kManySequences = 65536;
+
+// How close is close enough: where the searches of DEFAULT end.
+double GoodEnough(Synchronization synchronization) {
+  return synchronization == Synchronization::kLockstep ? 1e-4 : 1e-5;
+}
 
 // Whether loads, kinds or multiples of sequences need searches for rows, which PlaceBalanced does
 // not do.
@@ -268,19 +271,22 @@ bool HasSearchedRows(const PlanOptions& options) {
          });
 }
 
-// Whether less effort may come to a shorter step: searches go further with more effort, but not the
-// same way. Without pipelines, groups that differ in size, shared prefixes and searched rows,
-// PlaceBalanced (place/place.h) has the result of the least effort among its candidates.
-bool MayEndElsewhere(const Manifest& manifest, const PlanOptions& options) {
-  const Topology& topology = options.topology;
-  const uint64_t sequences = manifest.lengths.size();
-  const uint64_t works =
-      sequences * options.passes.size() * topology.pipeline_parallel * topology.virtual_pipeline;
-  return (options.effort == Effort::kThorough || topology.pipeline_parallel > 1 ||
-          topology.dynamic_context || !manifest.shared_prefixes.empty() ||
-          HasSearchedRows(options)) &&
-         sequences <= kMostForLessEffort && works <= kMostWorksForLessEffort &&
-         GreedyTicks(sequences, options.passes.size()) <= kMostGreedyForLessEffort;
+// Whether every pass is made by a method that does the same at any effort.
+bool NeverSearches(const Manifest& manifest, const PlanOptions& options) {
+  if (options.topology.pipeline_parallel > 1 || options.topology.dynamic_context ||
+      !manifest.shared_prefixes.empty() || options.mini_batches.max_delay > 0 ||
+      HasSearchedRows(options)) {
+    return false;
+  }
+  return std::ranges::none_of(options.passes, [](const PassOptions& pass) {
+    return pass.sharding == Sharding::kBalanced ||
+           (pass.layout == Layout::kPacked && pass.packer == Packer::kBalanced);
+  });
+}
+
+// The lowest effort that is planned.
+Effort FirstEffort(const Manifest& manifest, const PlanOptions& options) {
+  return NeverSearches(manifest, options) ? options.effort : Effort::kFast;
 }
 
 // The number of the leading pass: the first that keeps to mini-batches, or the first.
@@ -310,39 +316,46 @@ void NoteOtherSlots(const PlanOptions& options, const Plan& other, Plan& plan) {
   }
 }
 
-// Plans with this effort, and with the next lower one if that may come to a shorter step.
-absl::StatusOr<Plan> PlanNoSlower(const Manifest& manifest, const PlanOptions& options,
-                                  const PassLimits& limits, const Allowance& allowance) {
-  if (options.effort == Effort::kFast || !MayEndElsewhere(manifest, options)) {
-    return PlanAtEffort(manifest, options, limits, allowance);
-  }
-  PlanOptions less = options;
-  less.effort = LessThan(options.effort);
-  const Allowance its_own(std::min(AllowanceOf(less.effort), allowance.left() / 2),
-                          allowance.stop(), kReserve / 2);
-  absl::StatusOr<Plan> sooner = PlanNoSlower(manifest, less, limits, its_own);
-  allowance.Spend(its_own.used());
-  absl::StatusOr<Plan> plan = PlanAtEffort(manifest, options, limits, allowance);
-  if (!sooner.ok() || (!plan.ok() && !absl::IsInvalidArgument(plan.status()))) return plan;
-  if (!plan.ok()) return sooner;
-  if (TimesOf(options, *sooner) < TimesOf(options, *plan)) std::swap(sooner, plan);
-  NoteOtherSlots(options, *sooner, *plan);
-  return plan;
+// Keeps the better of the two plans in `best`, the later of equal ones, with the notes of both.
+void KeepBetter(const PlanOptions& options, Plan plan, Plan& best) {
+  if (TimesOf(options, best) >= TimesOf(options, plan)) std::swap(plan, best);
+  NoteOtherSlots(options, plan, best);
+}
+
+// Whether more effort could gain too little to plan so many sequences again.
+bool IsGoodEnough(const Manifest& manifest, const PlanOptions& options, const Plan& plan) {
+  if (manifest.lengths.size() <= kManySequences) return false;
+  double bound = 0;
+  for (const PassPlan& pass : plan.passes) bound += pass.metrics.lower_bound_step_time;
+  return PredictedStepTime(plan.passes) <= bound * (1 + GoodEnough(options.synchronization));
 }
 
 }  // namespace
 
 absl::StatusOr<Plan> PlanWhole(const Manifest& manifest, const PlanOptions& options,
-                               const PassLimits& limits, const Allowance& allowance) {
-  absl::StatusOr<Plan> plan = PlanNoSlower(manifest, options, limits, allowance);
-  // The effort must not decide whether rows within limits are found.
-  PlanOptions more = options;
-  while (absl::IsInvalidArgument(plan.status()) && HasSearchedRows(options) &&
-         more.effort != Effort::kThorough) {
-    more.effort = more.effort == Effort::kFast ? Effort::kDefault : Effort::kThorough;
-    plan = PlanAtEffort(manifest, more, limits, allowance);
-  }
-  return plan;
+                               const PassLimits& limits, const Allowance& request) {
+  absl::StatusOr<Plan> best = absl::UnknownError("not planned");
+  const auto plan = [&](Effort effort, const Allowance& allowance) {
+    // The effort must not decide whether rows within limits are found.
+    if (effort > options.effort && (best.ok() || !HasSearchedRows(options))) return false;
+    if (best.ok() && IsGoodEnough(manifest, options, *best)) return false;
+    PlanOptions own = options;
+    own.effort = effort;
+    absl::StatusOr<Plan> next = PlanAtEffort(manifest, own, limits, allowance);
+    if (!next.ok() && !absl::IsInvalidArgument(next.status())) {
+      best = std::move(next);
+      return false;
+    }
+    if (best.ok() && next.ok()) {
+      KeepBetter(options, *std::move(next), *best);
+    } else if (!best.ok()) {
+      best = std::move(next);
+    }
+    return true;
+  };
+  const uint64_t greedy = GreedyTicks(manifest.lengths.size(), options.passes.size());
+  ForEachEffort(FirstEffort(manifest, options), options.effort, greedy, request, plan);
+  return best;
 }
 
 absl::StatusOr<Plan> PlanAtEffort(const Manifest& manifest, const PlanOptions& options,

@@ -3,9 +3,6 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_PLAN_WHOLE_H_
 #define BATCHPLAN_SERVER_PLANNER_PLAN_WHOLE_H_
 
-#include <algorithm>
-#include <cstdint>
-
 #include "absl/status/statusor.h"
 #include "server/planner/plan.h"
 #include "server/planner/request/allowance.h"
@@ -14,30 +11,6 @@
 #include "server/planner/request/pass_limits.h"
 
 namespace batchplan {
-
-// The greedy work of any plan, in ticks: for each sequence in the first pass, and in the passes
-// that follow it.
-constexpr uint64_t GreedyTicks(uint64_t sequences, uint64_t passes) {
-  constexpr uint64_t kTicksASequence = 250;
-  constexpr uint64_t kTicksToFollow = 800;
-  return sequences * (kTicksASequence + kTicksToFollow * (passes - 1));
-}
-
-// The greedy work, in ticks, that comes on top of the allowance. What exceeds it is deducted from
-// the allowance.
-inline constexpr uint64_t kGreedyOnTop = 400'000'000;
-
-// What the searches of a request may spend, in ticks: the allowance of its effort, less the greedy
-// work above kGreedyOnTop.
-constexpr uint64_t AllowanceOf(Effort effort, uint64_t greedy) {
-  const uint64_t all = AllowanceOf(effort);
-  return all - std::min(all, greedy - std::min(greedy, kGreedyOnTop));
-}
-
-// The next lower effort. REQUIRES: not the lowest.
-constexpr Effort LessThan(Effort effort) {
-  return effort == Effort::kThorough ? Effort::kDefault : Effort::kFast;
-}
 
 // Plans every sequence and ignores options.selection. MakePlan has checked the manifest and the
 // options, whose limits are `limits`. Leaves out the fingerprint and the metrics of MeasureTaken.
@@ -50,14 +23,14 @@ constexpr Effort LessThan(Effort effort) {
 absl::StatusOr<Plan> PlanAtEffort(const Manifest& manifest, const PlanOptions& options,
                                   const PassLimits& limits, const Allowance& allowance);
 
-// Like PlanAtEffort. PlanAtEffort, such that more effort is never slower. On pipelines, with groups
-// that differ in size and at kThorough, it also makes the plan of the next lower effort, which
-// spends up to half of `allowance`. That plan is the answer if its leading pass is faster, or if
-// that is equally fast and all passes together are faster. With max_delay, all passes together
-// decide. Requests with many sequences, much greedy work or many micro-batches on pipelines are
-// planned with their own effort alone.
+// The best of PlanAtEffort at the effort of the options and at all lower ones (efforts.h), so that
+// more effort is never slower: the plan with the fastest leading pass, of equal ones that with the
+// least time of all passes, of equal ones that of the highest effort. With max_delay, all passes
+// together decide. Methods that search nothing are asked once. Above 65,536 sequences, a plan that
+// is about as good as its bound is the answer at once. `request` has the stop, and records the
+// work.
 absl::StatusOr<Plan> PlanWhole(const Manifest& manifest, const PlanOptions& options,
-                               const PassLimits& limits, const Allowance& allowance);
+                               const PassLimits& limits, const Allowance& request);
 
 }  // namespace batchplan
 

@@ -84,11 +84,11 @@ constexpr size_t kFew = 128;
 constexpr Cost kFarAboveBound = 1000;
 
 // Whether the solver may find a shorter step with less effort, in little of the time of this
-// solution. On pipelines and with groups that differ in size, whole plans are compared instead
-// (plan_whole.h).
+// solution. Whole plans of all efforts are compared anyway (efforts.h), but of several mini-batches
+// each may be the shortest at another effort.
 bool LessMayBeShorter(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                       const Placement& solved, Cost time) {
-  if (pass.pipeline() != nullptr) return false;
+  if (pass.pipeline() != nullptr || pass.mini_batches() == 1) return false;
   const bool is_packed = pass.options().layout == Layout::kPacked;
   // The solver does not see the padding of rows.
   if (is_packed && pass.options().rows != RowPadding::kNone) return true;

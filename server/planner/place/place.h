@@ -48,12 +48,12 @@ struct BalancedPlacements {
 };
 
 // Up to `most` placements of one mini-batch with the least predicted step time, the least first.
-// They are chosen from the balanced solver's placement, its placement with less effort if that may
-// be faster, and those of `references`, so the best is never worse than any of these. References
-// are left out at Effort::kFast, for large mini-batches at kDefault, and once the allowance is
-// spent. The solver starts from the fewest micro-batches that the constraints allow and tries more
-// as long as that shortens the step. Step times are those of step_time.h; the caller has to put the
-// slots in that order.
+// They are chosen from the balanced solver's placement, of several mini-batches also its placement
+// with less effort if that may be faster, and those of `references`, so the best is never worse
+// than any of these. References are left out at Effort::kFast, for large mini-batches at kDefault,
+// and once the allowance is spent. The solver starts from the fewest micro-batches that the
+// constraints allow and tries more as long as that shortens the step. Step times are those of
+// step_time.h; the caller has to put the slots in that order.
 //
 // InvalidArgument, beginning with context.where, if there is no placement; Cancelled if a stop is
 // requested.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -63,17 +64,19 @@ double ObjectiveOf(const PlanOptions& options, const Plan& plan) {
 }
 
 // Plain ranks, padded rows and given ranks; pipelines of them; groups that differ; choices of what
-// waits; one pass or several, in one mini-batch or more.
+// waits; every preset; one pass or several, in one mini-batch or more.
 GeneratedRequest RequestOfAnyKind(uint64_t seed) {
-  switch (seed % 5) {
+  switch (seed % 6) {
     case 0:
       return testing::GenerateRequest(seed);
     case 1:
       return testing::GeneratePresetRequest("balanced", seed);
     case 2:
       return testing::GenerateDynamicRequest(seed);
+    case 3:
+      return testing::GeneratePresetRequest(kPresetNames[seed / 6 % kPresetNames.size()], seed);
     default: {
-      GeneratedRequest request = seed % 5 == 3 ? testing::GeneratePresetRequest("balanced", seed)
+      GeneratedRequest request = seed % 6 == 4 ? testing::GeneratePresetRequest("balanced", seed)
                                                : testing::GenerateDynamicRequest(seed);
       testing::AddSelection(seed, &request);
       return request;
@@ -145,6 +148,119 @@ TEST(EffortTest, NorWithMultiplesOfSequences) {
   }
   EXPECT_GT(with_multiple, testing::Cases(300) / 15);
 }
+
+// Lengths as training batches have them, with what is asked of them.
+struct OrdinaryBatch {
+  std::string name;
+  std::vector<uint32_t> (*lengths)(size_t, uint64_t);
+  size_t sequences;
+  uint32_t budget;
+  uint32_t ranks;
+  void (*ask)(PlanOptions&);
+  Effort most = Effort::kThorough;
+  uint32_t group_size = 0;
+};
+
+void AskNothing(PlanOptions& /*options*/) {}
+void AskAccumulated(PlanOptions& options) {
+  options.synchronization = Synchronization::kAccumulated;
+}
+void AskPadded(PlanOptions& options) { options.passes[0].layout = Layout::kPadded; }
+void AskEqualCounts(PlanOptions& options) {
+  options.passes[0].sequence_counts = EqualCounts::kExact;
+}
+void AskGroupsOnOneRank(PlanOptions& options) {
+  options.mini_batches.groups = GroupPolicy::kSameRank;
+}
+void AskWideRows(PlanOptions& options) { options.passes[0].rows = RowPadding::kLongest; }
+void AskMiniBatches(PlanOptions& options) { options.mini_batches.size = 256; }
+void AskPipelines(PlanOptions& options) {
+  options.topology.pipeline_parallel = 8;
+  options.cost_model.per_microbatch = 1000;
+}
+void AskPaddedPipelines(PlanOptions& options) {
+  AskPipelines(options);
+  AskPadded(options);
+  AskAccumulated(options);
+}
+void AskDynamicGroups(PlanOptions& options) {
+  options.topology.dynamic_context.emplace();
+  options.cost_model = DefaultCosts(options.topology);
+  options.passes[0].max_tokens_per_microbatch /= 4;
+}
+
+class OrdinaryBatchTest : public ::testing::TestWithParam<OrdinaryBatch> {};
+
+TEST_P(OrdinaryBatchTest, MoreEffortIsNeverSlower) {
+  const OrdinaryBatch& batch = GetParam();
+  const std::vector<uint32_t> lengths = batch.lengths(batch.sequences, 1);
+  std::vector<uint32_t> group_ids(batch.group_size > 0 ? lengths.size() : 0);
+  for (uint32_t i = 0; i < group_ids.size(); ++i) group_ids[i] = i / batch.group_size;
+  PlanOptions options;
+  options.topology.data_parallel = batch.ranks;
+  options.passes.push_back(PresetPass("balanced", options.topology).value());
+  options.passes[0].max_tokens_per_microbatch = batch.budget;
+  batch.ask(options);
+  double least = std::numeric_limits<double>::infinity();
+  for (const Effort effort : kEfforts) {
+    if (effort > batch.most) break;
+    options.effort = effort;
+    const auto plan =
+        testing::MakeCheckedPlan({.lengths = lengths, .group_ids = group_ids}, options);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const double time = plan->passes[0].metrics.predicted_step_time;
+    EXPECT_LE(time, least * (1 + kRounding));
+    least = time;
+  }
+}
+
+// The lengths, budgets and ranks of step_time_bench, and large batches.
+std::vector<OrdinaryBatch> OrdinaryBatches() {
+  const OrdinaryBatch kFamilies[] = {
+      {"Maths", testing::MathsLengths, 1024, 16384, 16, AskNothing},
+      {"LongCot", testing::LongCotLengths, 2048, 65536, 64, AskNothing},
+      {"Agentic", testing::AgenticLengths, 1024, 32768, 16, AskNothing},
+      {"Zipf", testing::ZipfLengths, 2048, 8192, 8, AskNothing},
+      {"SmallMaths", testing::MathsLengths, 256, 16384, 8, AskNothing},
+      {"SmallZipf", testing::ZipfLengths, 256, 8192, 8, AskNothing},
+  };
+  struct Feature {
+    const char* name;
+    void (*ask)(PlanOptions&);
+    uint32_t group_size = 0;
+  };
+  const Feature kFeatures[] = {
+      {"", AskNothing},
+      {"Accumulated", AskAccumulated},
+      {"Padded", AskPadded},
+      {"EqualCounts", AskEqualCounts},
+      {"GroupsOnOneRank", AskGroupsOnOneRank, 8},
+      {"WideRows", AskWideRows},
+      {"MiniBatches", AskMiniBatches},
+      {"Pipelines", AskPipelines},
+      {"PaddedPipelines", AskPaddedPipelines},
+      {"DynamicGroups", AskDynamicGroups},
+  };
+  std::vector<OrdinaryBatch> batches;
+  for (const OrdinaryBatch& family : kFamilies) {
+    for (const Feature& feature : kFeatures) {
+      OrdinaryBatch& batch = batches.emplace_back(family);
+      batch.name += feature.name;
+      batch.ask = feature.ask;
+      batch.group_size = feature.group_size;
+      // On pipelines these take seconds.
+      if (batch.sequences == 2048 && batch.ask == AskPipelines) batch.most = Effort::kDefault;
+    }
+  }
+  batches.push_back({"ManyMathsEqualCounts", testing::MathsLengths, 131072, 16384, 64,
+                     AskEqualCounts, Effort::kDefault});
+  batches.push_back({"ManyAgenticGroupsOnOneRank", testing::AgenticLengths, 131072, 32768, 64,
+                     AskGroupsOnOneRank, Effort::kDefault, 8});
+  return batches;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, OrdinaryBatchTest, ::testing::ValuesIn(OrdinaryBatches()),
+                         [](const auto& tested) { return tested.param.name; });
 
 // The request without dynamic_context whose groups have that one size; none if a pass can't have
 // it.

@@ -248,7 +248,8 @@ TEST(MetamorphicTest, WhatCannotMatterDoesNotChangeABalancedPlan) {
       });
 }
 
-TEST(MetamorphicTest, APassWithARoomierBudgetLeavesTheBalancedOneBeforeItAsItIs) {
+// Of plans that are equally fast in the first pass, that with the faster second one is the answer.
+TEST(MetamorphicTest, APassWithARoomierBudgetLeavesTheBalancedOneBeforeItAsFast) {
   CompareBalanced(
       15,
       [](RandomStream&, std::vector<uint32_t>&, PlanOptions& options) {
@@ -257,8 +258,8 @@ TEST(MetamorphicTest, APassWithARoomierBudgetLeavesTheBalancedOneBeforeItAsItIs)
         options.passes[1].max_tokens_per_microbatch *= 2;
       },
       [](const Plan& before, const Plan& after) {
-        ASSERT_EQ(before.passes[0].sequence_index, after.passes[0].sequence_index);
-        ASSERT_EQ(before.passes[0].microbatch_offsets, after.passes[0].microbatch_offsets);
+        ASSERT_EQ(before.passes[0].metrics.predicted_step_time,
+                  after.passes[0].metrics.predicted_step_time);
       });
 }
 

@@ -248,7 +248,12 @@ TEST(LockstepTest, TinyStepsAreNextToTheBest) {
                    std::to_string(quality.mean()));
     RecordProperty("missed_" + std::to_string(static_cast<int>(effort)),
                    std::to_string(quality.missed));
-    EXPECT_LE(quality.mean(), effort == Effort::kFast ? 1.05 : 1.01);
+    EXPECT_LE(quality.mean(), effort == Effort::kFast      ? 1.05
+                              : effort == Effort::kDefault ? 1.01
+                                                           : 1.0002);
+    if (effort == Effort::kThorough) {
+      EXPECT_LE(quality.missed, quality.compared / 200);
+    }
   }
 }
 

@@ -24,7 +24,7 @@ WORKDIR /src
 COPY deploy/install_packages.sh deploy/
 RUN deploy/install_packages.sh build && rm -rf /var/lib/apt/lists/*
 COPY . .
-RUN cmake --preset release -DBATCHPLAN_CUDA=OFF -DBATCHPLAN_TESTS=OFF -DBATCHPLAN_BENCHMARKS=OFF \
+RUN cmake --preset release -DBATCHPLAN_CUDA=OFF -DBATCHPLAN_TESTS=OFF -DBATCHPLAN_BENCHMARKS=OFF -DBATCHPLAN_WERROR=OFF \
   && cmake --build --preset release --target batchplan-server batchplan trainers_example \
   && strip build/release/bin/* \
   && deploy/install_packages.sh needed build/release/bin/* >build/packages
@@ -49,7 +49,7 @@ WORKDIR /src
 COPY deploy/install_packages.sh deploy/
 RUN deploy/install_packages.sh build && rm -rf /var/lib/apt/lists/*
 COPY . .
-RUN cmake --preset release -DBATCHPLAN_TESTS=OFF -DBATCHPLAN_BENCHMARKS=OFF \
+RUN cmake --preset release -DBATCHPLAN_TESTS=OFF -DBATCHPLAN_BENCHMARKS=OFF -DBATCHPLAN_WERROR=OFF \
   && cmake --build --preset release \
   && cmake --install build/release \
   && cp build/release/bin/worker_example /usr/local/bin/ \

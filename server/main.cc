@@ -1,6 +1,5 @@
 // batchplan-server: starts a server from its flags, and drains it on a signal.
 
-#include <grpc/support/log.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -25,6 +24,7 @@
 #include "server/base/address_space.h"
 #include "server/flag_set.h"
 #include "server/flags.h"
+#include "server/grpc_log.h"
 #include "server/planner/make_plan.h"
 #include "server/service/freed_memory.h"
 #include "server/service/server.h"
@@ -50,23 +50,6 @@ uint64_t RaiseOpenFileLimit() {
   const rlim_t before = limit.rlim_cur;
   limit.rlim_cur = limit.rlim_max;
   return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : before;
-}
-
-// Logs gRPC's own messages in our format and from our level on. GRPC_VERBOSITY chooses the
-// messages; by default, errors.
-void LogGrpcMessage(gpr_log_func_args* args) {
-  // gRPC says this of a listener that a shutdown has already closed.
-  constexpr std::string_view kStoppedListening = "Failed accept4: Invalid argument";
-  if (args->message == kStoppedListening) return;
-  const std::string_view file = args->file;
-  // gRPC also calls a client's mistake an error, such as a failed handshake. Our errors are our
-  // own.
-  const Severity severity =
-      args->severity == GPR_LOG_SEVERITY_ERROR ? Severity::kWarning : Severity::kInfo;
-  Log(severity, "grpc",
-      {{"message", args->message},
-       {"file", file.substr(file.rfind('/') + 1)},
-       {"line", args->line}});
 }
 
 // The host that `address` names, with the port that was bound.
@@ -144,7 +127,7 @@ int Run(int argc, char** argv) {
   batchplan::SetLogOptions(flags.log);
   // gRPC and the C++ runtime log the reason before they abort.
   std::signal(SIGABRT, &FlushLogBeforeAbort);
-  gpr_set_log_function(&LogGrpcMessage);
+  batchplan::LogGrpcMessages();
   const int status = Serve(flags.server);
   batchplan::FlushLog(kLongestFlush);
   return status;

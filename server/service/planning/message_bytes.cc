@@ -28,7 +28,7 @@ absl::StatusOr<grpc::ByteBuffer> ToBytes(const google::protobuf::MessageLite& me
   }
   const grpc::Slice slice(size);
   // Written once, before the slice is shared.
-  message.SerializeWithCachedSizesToArray(const_cast<uint8_t*>(slice.begin()));
+  static_cast<void>(message.SerializeWithCachedSizesToArray(const_cast<uint8_t*>(slice.begin())));
   return grpc::ByteBuffer(&slice, 1);
 }
 

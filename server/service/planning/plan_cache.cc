@@ -106,21 +106,22 @@ PlanKey PlanKeyOf(v1::PlanBatchRequest* request) {
   request->mutable_request_id()->swap(request_id);
   request->clear_step();
   std::string bytes;
+  bool is_written = false;
   {
     google::protobuf::io::StringOutputStream text(&bytes);
     google::protobuf::io::CodedOutputStream out(&text);
     out.SetSerializationDeterministic(true);
-    request->SerializeToCodedStream(&out);
+    is_written = request->SerializeToCodedStream(&out);
   }
   request->mutable_job_id()->swap(job_id);
   request->mutable_request_id()->swap(request_id);
   request->set_step(step);
 
   PlanKey key = {};
-  const bool hashed =
-      EVP_Digest(bytes.data(), bytes.size(), key.data(), nullptr, EVP_sha256(), nullptr) == 1;
-  // The digest fails if memory runs out. A key that other requests share would be worse than none.
-  if (!hashed) throw std::bad_alloc();
+  const bool is_hashed = is_written && EVP_Digest(bytes.data(), bytes.size(), key.data(), nullptr,
+                                                  EVP_sha256(), nullptr) == 1;
+  // Both fail if memory runs out. A key that other requests share would be worse than none.
+  if (!is_hashed) throw std::bad_alloc();
   return key;
 }
 

@@ -148,6 +148,11 @@ absl::StatusOr<std::vector<PassPlan>> PlanOnSizes(const Batch& batch,
     if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
     Measure(batch.manifest, passes[i], plans.bounds(i), allowance, plans[i]);
     plans[i].item_ranks = ItemRanksOf(passes[i], plans[i]);
+    // It is kept while other plans are made.
+    for (auto* const grown : {&plans[i].microbatch_offsets, &plans[i].context_sizes,
+                              &plans[i].row_widths, &plans[i].shared_tokens}) {
+      grown->shrink_to_fit();
+    }
     measured.push_back(std::move(plans[i]));
   }
   return measured;
@@ -284,9 +289,14 @@ bool NeverSearches(const Manifest& manifest, const PlanOptions& options) {
   });
 }
 
+// Where groups differ in size, one plan of more sequences takes half a second, and efforts hardly
+// differ.
+constexpr uint64_t kManyInGroups = uint64_t{1} << 19;
+
 // The lowest effort that is planned.
 Effort FirstEffort(const Manifest& manifest, const PlanOptions& options) {
-  return NeverSearches(manifest, options) ? options.effort : Effort::kFast;
+  const bool is_slow = options.topology.dynamic_context && manifest.lengths.size() > kManyInGroups;
+  return is_slow || NeverSearches(manifest, options) ? options.effort : Effort::kFast;
 }
 
 // The number of the leading pass: the first that keeps to mini-batches, or the first.

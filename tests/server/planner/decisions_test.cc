@@ -168,7 +168,7 @@ TEST(DecisionsTest, OneSizeOfAllGroupsIsNamed) {
 }
 
 TEST(DecisionsTest, MegatronsGroupsThatWinAreNamed) {
-  const std::vector<uint32_t> lengths = {16, 40, 20, 18, 39, 33, 39, 34, 32, 11, 27, 38, 35};
+  const std::vector<uint32_t> lengths = {35, 19, 37, 12, 31, 22, 25, 39, 32, 26, 28, 26};
   const Plan plan = MakeCheckedPlan(lengths, OnAPool()).value();
   EXPECT_EQ(DecisionOf(plan).method, "megatron_dynamic_cp");
   PlanOptions asked = OnAPool();

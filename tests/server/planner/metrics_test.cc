@@ -86,7 +86,11 @@ TEST(MetricsTest, TheStepTimeBoundFollowsTheSynchronization) {
   options.cost_model = {.per_token = 0, .per_token_squared = 1};
   EXPECT_NEAR(MakeCheckedPlan(lengths, options)->passes[0].metrics.lower_bound_step_time,
               10000 + 1500, 1e-9);
+  // Five micro-batches are needed, so each rank has three, none of them empty.
   options.synchronization = Synchronization::kAccumulated;
+  EXPECT_NEAR(MakeCheckedPlan(lengths, options)->passes[0].metrics.lower_bound_step_time,
+              10000 + 2 * 100, 1e-9);
+  options.allow_empty_microbatches = true;
   EXPECT_NEAR(MakeCheckedPlan(lengths, options)->passes[0].metrics.lower_bound_step_time, 10000,
               1e-9);
 }

@@ -7,8 +7,8 @@
 #   docker build --target server -t batchplan/server \
 #     --build-arg BASE_IMAGE=docker.io/library/debian:sid-slim --build-arg GRPC_SUITE=experimental .
 #
-# GRPC_SUITE is the suite of Debian that gRPC, Protobuf and Abseil come from, where that of the base image is too old: a
-# newer suite than the base's may pull other packages along, so give the base that it builds on.
+# GRPC_SUITE is the suite of Debian that gRPC and Protobuf come from, where those of the base image are too old. The base
+# image is of the suite that it builds on.
 #
 # All run as a user without privileges and write nothing, so that the root file system may be
 # read-only. WORKER_IMAGE needs apt; with nvcc in it the worker's kernels have the CUDA backend,

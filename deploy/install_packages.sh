@@ -9,12 +9,12 @@
 #   deploy/install_packages.sh needed PROGRAM...  installs nothing: prints the packages whose libraries the programs are
 #                                                 linked with
 #
-# GRPC_SUITE names the suite of Debian that gRPC, Protobuf and Abseil come from, such as experimental; by default they
-# come from where everything does.
+# GRPC_SUITE names the suite of Debian that gRPC and Protobuf come from, such as experimental; by default they come from
+# where everything does.
 set -euo pipefail
 
 grpc=(
-  libprotobuf-dev protobuf-compiler libabsl-dev libgrpc++-dev protobuf-compiler-grpc
+  libprotobuf-dev protobuf-compiler libgrpc-dev libgrpc++-dev protobuf-compiler-grpc
 )
 planner=(
   g++ cmake ninja-build libprotobuf-dev protobuf-compiler libabsl-dev libssl-dev ca-certificates
@@ -63,6 +63,6 @@ if [ -n "${GRPC_SUITE:-}" ]; then
 fi
 "${as_root[@]}" apt-get update -q
 if [ -n "${GRPC_SUITE:-}" ] && [ "$1" != run ]; then
-  "${as_root[@]}" apt-get install -y -q --no-install-recommends -t "$GRPC_SUITE" "${grpc[@]}"
+  "${as_root[@]}" apt-get install -y -q --no-install-recommends "${grpc[@]/%//$GRPC_SUITE}"
 fi
 "${as_root[@]}" apt-get install -y -q --no-install-recommends "${missing[@]}"

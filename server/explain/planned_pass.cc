@@ -56,6 +56,17 @@ absl::Status CheckPassArrays(const Manifest& manifest, const PlanOptions& option
   if (plan.sequence_lengths.size() != sequences) {
     return Misfit(number, "sequence_lengths", plan.sequence_lengths.size(), sequences);
   }
+  const std::vector<uint32_t>& shared = plan.shared_tokens;
+  if (!shared.empty() && shared.size() != sequences) {
+    return Misfit(number, "shared_tokens", shared.size(), sequences);
+  }
+  for (size_t i = 0; i < shared.size(); ++i) {
+    if (shared[i] > plan.sequence_lengths[i]) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the plan's passes[", number, "].shared_tokens[", i, "] is ", shared[i],
+                       ", and its sequence has ", plan.sequence_lengths[i], " tokens"));
+    }
+  }
   if (plan.microbatch_offsets.front() != 0 || plan.microbatch_offsets.back() != sequences ||
       !std::ranges::is_sorted(plan.microbatch_offsets)) {
     return absl::InvalidArgumentError(

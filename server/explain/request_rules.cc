@@ -42,7 +42,7 @@ std::vector<Cause> RulesOf(const Request& request, size_t pass) {
   add(!own.limits.empty(), Cause::kLoadLimits);
   add(HasPhases(options), Cause::kLoadPhases);
   add(own.sequence_count_multiple > 1, Cause::kSequenceMultiple);
-  add(own.keeps_counts(), Cause::kEqualCounts);
+  add(options.passes.front().keeps_counts() && !own.ignore_mini_batches, Cause::kEqualCounts);
   add(own.min_microbatches > 1 || own.microbatch_count_multiple > 1, Cause::kMicrobatchCounts);
   add(!request.manifest.ranks.empty(), Cause::kGivenRanks);
   add(!request.manifest.group_ids.empty() &&

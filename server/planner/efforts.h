@@ -34,9 +34,6 @@ constexpr uint64_t AllowanceOf(Effort effort, uint64_t greedy) {
 // Calls plan(effort, allowance) for efforts from `first` on, the lowest first, as long as it
 // returns true. Its caller keeps the best of what it makes. `greedy` is the greedy work of a plan.
 //
-// Where that exceeds kGreedyOnTop, which takes a million sequences or several passes, `asked` is
-// the first, as every plan takes long.
-//
 // An effort has the allowance that it would have if it were the last, so that a lower effort makes
 // the plan here that it makes of a request of its own: what the efforts before it have left of its
 // allowance, and at least half. Efforts above `asked` have the allowance of `asked`. `request`
@@ -45,7 +42,7 @@ inline void ForEachEffort(Effort first, Effort asked, uint64_t greedy, const All
                           absl::FunctionRef<bool(Effort, const Allowance&)> plan) {
   uint64_t spent = 0;
   for (const Effort effort : {Effort::kFast, Effort::kDefault, Effort::kThorough}) {
-    if (effort < (greedy > kGreedyOnTop ? asked : first)) continue;
+    if (effort < first) continue;
     const uint64_t all = AllowanceOf(std::min(effort, asked), greedy);
     const uint64_t given = std::max(all - std::min(all, spent), all / 2);
     const Allowance own(given, request.stop(), kReserve);

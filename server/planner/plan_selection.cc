@@ -246,8 +246,12 @@ TakenPlan PlanOfAnyEffort(const Manifest& manifest, const PlanOptions& options,
     if (is_better || is_cancelled || absl::IsUnknown(best.plan.status())) best = std::move(found);
     return !is_cancelled;
   };
-  const uint64_t greedy = GreedyTicks(manifest.lengths.size(), options.passes.size());
-  ForEachEffort(Effort::kFast, options.effort, greedy, request, plan);
+  const size_t passes = options.passes.size();
+  // Where one plan takes long, that of the request's own effort must do.
+  const size_t taken = pool.Sequences(pool.first_choice()).size();
+  const bool is_slow = GreedyTicks(taken, passes) > kGreedyOnTop / 3;
+  ForEachEffort(is_slow ? options.effort : Effort::kFast, options.effort,
+                GreedyTicks(manifest.lengths.size(), passes), request, plan);
   return best;
 }
 

@@ -293,10 +293,18 @@ bool NeverSearches(const Manifest& manifest, const PlanOptions& options) {
 // differ.
 constexpr uint64_t kManyInGroups = uint64_t{1} << 19;
 
+// Whether one plan takes half a second or more.
+bool IsSlow(const Manifest& manifest, const PlanOptions& options) {
+  const uint64_t sequences = manifest.lengths.size();
+  return GreedyTicks(sequences, options.passes.size()) > kGreedyOnTop ||
+         (options.topology.dynamic_context && sequences > kManyInGroups) ||
+         (!manifest.shared_prefixes.empty() && sequences > kManySequences);
+}
+
 // The lowest effort that is planned.
 Effort FirstEffort(const Manifest& manifest, const PlanOptions& options) {
-  const bool is_slow = options.topology.dynamic_context && manifest.lengths.size() > kManyInGroups;
-  return is_slow || NeverSearches(manifest, options) ? options.effort : Effort::kFast;
+  const bool is_one = IsSlow(manifest, options) || NeverSearches(manifest, options);
+  return is_one ? options.effort : Effort::kFast;
 }
 
 // The number of the leading pass: the first that keeps to mini-batches, or the first.

@@ -22,8 +22,8 @@ constexpr size_t kMaxKeptPlanBytes = 16 << 20;
 
 // What other replicas get of the plan; empty: nothing.
 std::string_view PlanToKeep(const JoinedPlan& joined) {
-  const std::string& plan = joined.Serialized();
-  return plan.size() <= kMaxKeptPlanBytes ? std::string_view(plan) : std::string_view();
+  const bool is_kept = joined.whole.ByteSizeLong() <= kMaxKeptPlanBytes;
+  return is_kept ? std::string_view(joined.Serialized()) : std::string_view();
 }
 
 }  // namespace
@@ -71,10 +71,12 @@ bool Rendezvous::AwaitsPlan(Steps::iterator step, const StepProgress& progress) 
   if (local.awaited != progress.incarnation) {
     local.awaited = progress.incarnation;
     local.patience_ends = now + absl::ToChronoNanoseconds(options_.plan_patience);
-    for (const Ticket ticket : local.waiters) {
-      const Instant deadline = waiters_.at(ticket).deadline;
-      local.patience_ends = std::min(local.patience_ends, now + (deadline - now) / 2);
-    }
+  }
+  for (const Ticket ticket : local.waiters) {
+    const Waiter& waiter = waiters_.at(ticket);
+    // The request is not kept with the plan.
+    if (waiter.wants_request) return false;
+    local.patience_ends = std::min(local.patience_ends, now + (waiter.deadline - now) / 2);
   }
   return now < local.patience_ends;
 }
@@ -148,7 +150,10 @@ std::shared_ptr<const JoinedPlan> Rendezvous::KeptPlan(const Run& run) {
     return plan.ok() && *plan && joined->Read(**std::move(plan));
   });
   // Without it the plan is made here.
-  if (!read || !*read || joined->plan().fingerprint() != run.recorded->fingerprint) return nullptr;
+  if (!read || !*read || joined->plan().fingerprint() != run.recorded->fingerprint ||
+      joined->plan().planner_version() != options_.planner_version) {
+    return nullptr;
+  }
   joined->key = run.key;
   joined->incarnation = run.incarnation;
   return joined;
@@ -227,7 +232,9 @@ void Rendezvous::Conclude(const std::shared_ptr<Run>& run, PlanResult result) {
     mine.planner_version = result->planner_version();
     mine.fingerprint = result->fingerprint();
     if (run->fitted) mine.fitted_costs = run->whole.request->cost_model();
-    joined = JoinedOf(*run, *std::move(result));
+    const auto made = UnlessOutOfMemory([&] { return JoinedOf(*run, *std::move(result)); });
+    if (!made) return EndWithAnswer(*run, OutOfMemoryError(key));
+    joined = *made;
   }
   if (!run->recorded) {
     const bool for_others = joined != nullptr && IsForOthers(*run);

@@ -92,6 +92,7 @@ class Server:
             if found := re.search(r" grpc=(\S+)", self.log.read()):
                 return found.group(1)
             time.sleep(0.1)
+        self.__exit__()
         raise RuntimeError(f"{self.program} did not start")
 
     def __exit__(self, *_):
@@ -114,7 +115,7 @@ def run(command, build):
     start = time.monotonic()
     if "--server ..." in command:
         with Server(build) as address:
-            ran = subprocess.run(arguments_of(command, build, address), capture_output=True, text=True)
+            ran = subprocess.run(arguments_of(command, build, address), capture_output=True, text=True, cwd=PROJECT)
     else:
         ran = subprocess.run(arguments_of(command, build, None), capture_output=True, text=True, cwd=PROJECT)
     print(f"```\n$ {command}\n{ran.stdout.rstrip()}")

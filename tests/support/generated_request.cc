@@ -147,7 +147,8 @@ class RequestGenerator {
     } else if (random_.Chance(50)) {
       // Ignored in later passes.
       pass.sharding = options().passes[0].sharding;
-      pass.sequence_counts = options().passes[0].sequence_counts;
+      pass.sequence_counts =
+          number % 2 == 0 ? options().passes[0].sequence_counts : EqualCounts::kExact;
     }
   }
 

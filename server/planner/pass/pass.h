@@ -173,6 +173,10 @@ class Pass {
   // Whether groups go to one rank, and to one micro-batch, as a whole.
   bool groups_keep_rank() const { return groups_keep_rank_; }
   bool groups_keep_microbatch() const { return groups_keep_microbatch_; }
+  // Whether ranks have equal counts of a mini-batch's sequences, which the first pass decides.
+  bool keeps_counts() const {
+    return request_->passes.front().keeps_counts() && !options_->ignore_mini_batches;
+  }
   // The divisor of the number of sequences in each micro-batch, and of that on each rank in a
   // mini-batch, which all passes determine together.
   uint32_t row_multiple() const { return options_->sequence_count_multiple; }

@@ -83,12 +83,15 @@ constexpr size_t kFew = 128;
 // Larger mini-batches too, if the solution is more than 1 / kFarAboveBound above its bound.
 constexpr Cost kFarAboveBound = 1000;
 
+// Whole plans of so many sequences in one mini-batch are compared at all efforts (efforts.h).
+constexpr size_t kComparedWhole = 65536;
+
 // Whether the solver may find a shorter step with less effort, in little of the time of this
-// solution. Whole plans of all efforts are compared anyway (efforts.h), but of several mini-batches
-// each may be the shortest at another effort.
+// solution. Of several mini-batches each may be the shortest at another effort.
 bool LessMayBeShorter(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                       const Placement& solved, Cost time) {
-  if (pass.pipeline() != nullptr || pass.mini_batches() == 1) return false;
+  if (pass.pipeline() != nullptr) return false;
+  if (pass.mini_batches() == 1 && mini_batch.size() <= kComparedWhole) return false;
   const bool is_packed = pass.options().layout == Layout::kPacked;
   // The solver does not see the padding of rows.
   if (is_packed && pass.options().rows != RowPadding::kNone) return true;

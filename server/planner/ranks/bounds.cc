@@ -289,8 +289,7 @@ Cost CountBound(const Pass& pass, std::span<const SequenceIndex> mini_batch,
   const bool by_groups = pass.groups_keep_microbatch() && pass.rank_multiple() == 1;
   LeastCounts least = {.slots = bounds.slots};
   if (!pass.allow_empty()) least.in_microbatch = by_groups ? 1 : pass.row_multiple();
-  const bool keeps_counts = pass.options().keeps_counts() && !pass.options().ignore_mini_batches;
-  if (keeps_counts && !by_groups) least.on_rank = mini_batch.size() / pass.ranks();
+  if (pass.keeps_counts() && !by_groups) least.on_rank = mini_batch.size() / pass.ranks();
   if (least.in_microbatch == 0 && least.on_rank == 0) return 0;
   const std::vector<Cost> costs =
       pass.ItemsFrom(by_groups ? pass.ItemLists(mini_batch) : SequenceLists::Singles(mini_batch))

@@ -17,12 +17,12 @@ namespace {
 
 constexpr const char* kChannel = "batchplan:v1:steps";
 
-// A step is one hash: the name of its incarnation, its terms, the worker who brought them, its
-// world size, how many parts are in, the replica that plans it, its outcome and whether that is a
-// refusal, and each part under its worker's number in digits; under s and the number, that the
-// worker was served, and how many were. Beside it stands the set of replicas where somebody waits
-// for it, for as long as that holds; and its plan, under the name of the incarnation. A job's runs
-// are a list, the current one last.
+// A step is one hash. Its fields are the incarnation, the terms and the worker who brought them,
+// the world size, the number of parts, the replica that plans the step, the outcome and whether it
+// is a refusal. Each part has its worker's number as field; s with the number says that the worker
+// was served, and "served" counts them. A second key is the set of replicas where somebody waits
+// for the step, and expires when nobody does. A third is the step's plan, under the name of the
+// incarnation. A job's runs are a sorted set (redis_job_runs.h).
 //
 // In all scripts KEYS are the step, who waits for it, the job's runs, and the step's plan.
 
@@ -60,7 +60,7 @@ if terms and (terms ~= ARGV[3] or (content and content ~= ARGV[4])) then
     if terms ~= ARGV[3] then return {'other terms', terms, terms_worker, told} end
     return {'other content', told}
   end
-  redis.call('DEL', KEYS[1], KEYS[2])
+  redis.call('DEL', KEYS[1], KEYS[2], KEYS[4])
   terms, outcome, content = false, false, false
 end
 local last = false
@@ -128,6 +128,7 @@ redis.call('HSET', KEYS[1], 'outcome', ARGV[2])
 if ARGV[3] == '1' then redis.call('HSET', KEYS[1], 'refusal', '1') end
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 if ARGV[7] ~= '' then
+  redis.pcall('DEL', KEYS[4])
   redis.pcall('HSET', KEYS[4], ARGV[1], ARGV[7])
   redis.pcall('PEXPIRE', KEYS[4], ARGV[8])
 end

@@ -95,6 +95,22 @@ TEST(MetricsTest, TheStepTimeBoundFollowsTheSynchronization) {
               1e-9);
 }
 
+// The first pass decides how ranks share a mini-batch, so another pass's counts prove nothing.
+TEST(MetricsTest, EqualCountsOfALaterPassBoundNoStep) {
+  std::vector<uint32_t> lengths(10, 100);
+  lengths.push_back(1000);
+  PlanOptions options = PackedOptions(1000, Packer::kBalanced, 2, Sharding::kBalanced);
+  options.cost_model = {.per_token = 1, .per_token_squared = 0};
+  options.passes.push_back(options.passes[0]);
+  options.passes[1].name = "later";
+  options.passes[1].sequence_counts = EqualCounts::kExact;
+  const Plan plan = MakeCheckedPlan(lengths, options).value();
+  for (const PassPlan& pass : plan.passes) {
+    EXPECT_NEAR(pass.metrics.lower_bound_step_time, 1000, 1e-9) << pass.name;
+    EXPECT_NEAR(pass.metrics.predicted_step_time, 1000, 1e-9) << pass.name;
+  }
+}
+
 TEST(MetricsTest, AGroupThatStaysOnARankBoundsTheStep) {
   const std::vector<uint32_t> lengths = {10, 10, 10, 1};
   const std::vector<uint32_t> group_ids = {1, 1, 1, 2};

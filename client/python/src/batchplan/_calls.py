@@ -103,7 +103,10 @@ def join_call(
     of_batch = _named(request, job_id, step)
     own = None if rank is None else whole("data_parallel_rank", rank)
     of_worker, workers = whole("worker", worker), whole("world_size", world_size)
-    own_part_only = own is not None and flag("own_part", own_part)
+    # Items are numbered through the whole batch, and return_request brings all of it.
+    *_, items = request.arrays
+    may_have_own = own is not None and not items and not flag("return_request", return_request)
+    own_part_only = flag("own_part", own_part) and may_have_own
     fields = without_none(
         request=of_batch,
         worker=of_worker,

@@ -126,7 +126,8 @@ class Client:
             rank: get only the micro-batches of this data-parallel rank; where groups differ in size, of this
                 rank of the pool.
             own_part: with rank, get what else is said of sequences and workers only of this worker's and its
-                rank's, so that answers do not grow with the world; False: of all, with worker_offsets.
+                rank's, so that answers do not grow with the world; False, and with items or return_request: of all,
+                with worker_offsets.
             wait: seconds to wait for the others, so that the server can name who is missing; None: as
                 long as the call.
             run_id: of this start of the job: workers of different runs never meet. None: Slurm's job,

@@ -50,7 +50,7 @@ def uint32_of(name: str, values: Any) -> NDArray[numpy.uint32]:
     hint = _OF_TOKENS if name == "lengths" else ""
     values, array = _array(where, values, "whole numbers", hint)
     if array.dtype.kind == "f" and numpy.isfinite(array).all() and (array == numpy.floor(array)).all():
-        if ((array >= 0) & (array <= _MOST)).all():
+        if ((array >= 0) & (array < 2.0**32)).all():
             return array.astype(numpy.uint32)
     if array.dtype.kind not in "iu":
         array = numpy.array([_uint32(where, place, one, hint) for place, one in enumerate(values)])

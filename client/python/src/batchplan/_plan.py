@@ -33,7 +33,7 @@ class Plan:
     """The plan of a global batch. What a pass has, stands here too, for the first one.
 
     Plans are equal if all of this is, and what was asked for: the lengths and what else sequences have, the options,
-    and which rank's part of the plan it is. Where and when a plan was made, job_id and step do not count. A plan that
+    and which rank's part of the plan it is. Where and when a plan was made, job_id, step and own_part do not count. A plan that
     workers joined knows no lengths but those in it, unless it was joined with return_request, and equals such plans
     alone. Pickled plans, and copies, are equal to the plan.
 
@@ -50,8 +50,8 @@ class Plan:
             [workers + 1]. None else, and where only the worker's own part is told.
         item_sequences: of each load that came as `items`, by name, the sequence of each item, as a position in the
             batch; of a plan that workers joined without return_request, of each dealt load the items of all workers.
-            Shape [items]. Where only the worker's own part is told, these, excluded and deferred are of its
-            sequences and its rank's alone.
+            Shape [items]. Where only the worker's own part is told, excluded and deferred are of its sequences and
+            its rank's alone.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class Plan:
             data = file.read()
         try:
             return cls._of_bytes(data)
-        except (ValueError, Error) as error:
+        except (ValueError, Error, TypeError, KeyError, RecursionError) as error:
             raise ValueError(f"{os.fspath(path)} is no plan that save() wrote: {error}") from error
 
     def _to_bytes(self) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy
 
 from batchplan import _core
+from batchplan._errors import Error
 from batchplan._loads import Values
 from batchplan._micro_batch import DealtItems, Uint32s
 
@@ -27,6 +28,8 @@ class LoadValues:
         lengths, *_, loads, items = arrays
         of_sequences = dict(loads)
         for name, sequences, values in items:
+            if len(sequences) > 0 and sequences.max() >= len(lengths):
+                raise Error(f"items of {name!r} are of sequence {sequences.max()}; there are {len(lengths)}")
             sums = numpy.bincount(sequences, values, len(lengths))
             of_sequences[name] = sums.astype(numpy.float64, copy=False)
         return cls(of_sequences, {name: values for name, _, values in items})

@@ -93,12 +93,14 @@ std::string BudgetReason(const Explanation& explanation, const Circumstances& ow
   }
   const double twice = explanation.with_twice_the_budget / explanation.predicted_step_time;
   const bool lockstep = own.options.synchronization == Synchronization::kLockstep;
+  const char* const accumulated = own.options.allow_empty_microbatches
+                                      ? " a rank or more"
+                                      : " a rank or more, none of them empty";
   return absl::StrCat(
       "a budget of ", Count(own.pass.max_tokens_per_microbatch, "token"), " makes ",
       lockstep ? absl::StrCat(Count(FewestSlots(own), "slot"),
                               " or more, each as long as its costliest micro-batch")
-               : absl::StrCat(Count(FewestSlots(own), "micro-batch", "micro-batches"),
-                              " a rank or more, none of them empty"),
+               : absl::StrCat(Count(FewestSlots(own), "micro-batch", "micro-batches"), accumulated),
       twice < kLeastShare
           ? "; with twice the budget it may be nothing"
           : absl::StrCat("; with twice the budget it is still ", Percent(twice), " or more"));

@@ -46,20 +46,22 @@ def test_a_server_and_workers_choose_the_same(server):
     here = batchplan.plan(lengths, **options)
     with batchplan.Client(server) as client:
         assert client.plan(lengths, **options).fingerprint == here.fingerprint
-        parts = []
+        parts = [None, None]
 
         def join(worker):
             own = slice(3 * worker, 3 * worker + 3)
             of_worker = {"group_ids": groups[own], "ages": ages[own]}
-            parts.append(client.join(lengths[own], job_id="chosen", step=1, worker=worker, world_size=2, rank=worker,
-                                     **{**options, **of_worker}))
+            parts[worker] = client.join(lengths[own], job_id="chosen", step=1, worker=worker, world_size=2, rank=worker,
+                                        **{**options, **of_worker})
 
         threads = [threading.Thread(target=join, args=(worker,)) for worker in range(2)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert [part.deferred.tolist() for part in parts] == [here.deferred.tolist()] * 2
+        # Each is told of its own.
+        assert here.deferred.tolist() == [2, 3]
+        assert [part.deferred.tolist() for part in parts] == [[2], [3]]
         assert {part.fingerprint for part in parts} == {here.fingerprint}
 
 

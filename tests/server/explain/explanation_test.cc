@@ -392,6 +392,18 @@ TEST(ExplanationTest, WhatIsNotProvenIsUnexplained) {
             "9.1% has no proven cause: a better plan may exist, at most 9.1% shorter.");
 }
 
+TEST(ExplanationTest, SharedTokensThatDoNotFitThePlanAreRefused) {
+  const PlanOptions options = OnRanks(1000, 1);
+  const std::vector<uint32_t> lengths = {50, 60};
+  const Plan plan = MakeCheckedPlan(lengths, options).value();
+  for (const std::vector<uint32_t>& shared : {std::vector<uint32_t>{0, 0, 0}, {0, 61}}) {
+    Plan wrong = plan;
+    wrong.passes[0].shared_tokens = shared;
+    EXPECT_THAT(Explain({.lengths = lengths}, options, wrong).status().message(),
+                ::testing::HasSubstr("shared_tokens"));
+  }
+}
+
 std::string Listed(const std::vector<ExplainedTime>& causes) {
   return absl::StrJoin(causes, ", ", [](std::string* out, const ExplainedTime& one) {
     absl::StrAppend(out, NameOf(one.cause), " ", one.time);

@@ -166,6 +166,15 @@ TEST_P(StepStoreContract, ThePlanOfTheOutcomeThatStandsIsKeptForAWhile) {
   EXPECT_EQ(store().Plan(without, receipt.incarnation).value(), std::nullopt);
 }
 
+TEST_P(StepStoreContract, AStepThatBeginsInAnothersPlaceDropsItsPlan) {
+  Put(Part(0, 1, "a"));
+  const std::string incarnation = Progress().incarnation;
+  ASSERT_TRUE(store().PutOutcome(key_, incarnation, {.bytes = "first", .plan = "plan"}).ok());
+  ASSERT_TRUE(store().MarkServed(key_, incarnation, {0}).ok());
+  Put(Part(0, 1, "A"));
+  EXPECT_EQ(store().Plan(key_, incarnation).value(), std::nullopt);
+}
+
 TEST_P(StepStoreContract, StepsAndJobsAreApart) {
   for (const char* job : {"a", "b"}) {
     for (uint64_t step : {1, 2}) {

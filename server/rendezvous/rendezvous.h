@@ -28,9 +28,9 @@
 // worker waits.
 //
 // Where replicas share plans, the step's planner (step_store.h) leaves the plan with the outcome,
-// and the others answer their joins with it. They wait for it for plan_patience, and for no longer
-// than half the time that their first join has left. A planner that is slower, or dead, holds up
-// nobody for longer: they then plan themselves, and get the same plan.
+// and the others answer their joins with it. They wait for no longer than half the time that their
+// first join has left, and then plan themselves: the plan is the same. A planner that is slow or
+// dead is replaced after StepStoreOptions.planning, by the next replica that looks at the step.
 //
 // A step that was planned is remembered. If the store then says that somebody waits for it and that
 // parts are missing, it has lost them, and the step is put back with its outcome.
@@ -95,9 +95,8 @@ struct RendezvousOptions {
   // The most bytes of remembered steps, and for how long they are remembered. 0: none are.
   uint64_t max_planned_bytes = 0;
   absl::Duration planned_lifetime = absl::Minutes(10);
-  // Whether one replica plans for all, and how long the others wait for it.
+  // Whether one replica plans for all, and the others wait for it.
   bool shares_plans = false;
-  absl::Duration plan_patience = absl::Seconds(2);
 };
 
 // A worker that has been sent the plan of its step.
@@ -239,7 +238,8 @@ class Rendezvous {
     bool soon = false;
     // The result of the last look; none: no look yet.
     std::optional<StepProgress> progress;
-    // The incarnation of the step whose plan another replica makes, and how long it has for that.
+    // The incarnation of the step whose plan another replica makes, and how long joins here wait
+    // for that.
     std::string awaited;
     Instant patience_ends;
     // The store's last answer for the step, without the error codes that are answers.

@@ -70,7 +70,7 @@ bool Rendezvous::AwaitsPlan(Steps::iterator step, const StepProgress& progress) 
   LocalStep& local = step->second;
   if (local.awaited != progress.incarnation) {
     local.awaited = progress.incarnation;
-    local.patience_ends = now + absl::ToChronoNanoseconds(options_.plan_patience);
+    local.patience_ends = Instant::max();
   }
   for (const Ticket ticket : local.waiters) {
     const Waiter& waiter = waiters_.at(ticket);

@@ -120,7 +120,10 @@ absl::StatusOr<StepProgress> MemoryStepStore::Progress(const StepKey& key,
     progress.complete = step.complete();
     progress.outcome = step.outcome;
     if (progress.complete && !step.outcome) {
-      if (step.planner.empty()) step.planner = waits_at;
+      if (step.planner.empty() || step.planner_expiry <= clock_()) {
+        step.planner = waits_at;
+        step.planner_expiry = clock_() + absl::ToChronoNanoseconds(options_.lifetimes.planning);
+      }
       progress.planner = step.planner;
     }
     Wait(step, waits_at);

@@ -86,8 +86,9 @@ class MemoryStepStore : public StepStore {
     Contents parts;
     std::optional<std::string> outcome;
     bool refusal = false;
-    // Who plans it; and the plan, until its time is over or the step's.
+    // Who plans it, and the plan: each until its own time is over or the step's.
     std::string planner;
+    Instant planner_expiry;
     std::string plan;
     Instant plan_expiry;
     // By worker, of world_size.

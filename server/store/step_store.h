@@ -9,8 +9,9 @@
 //   absl::Status status = store.MarkServed(key, parts->incarnation, {0, 1});
 //
 // One replica plans for all: the first that asks for the progress of a complete step, with a worker
-// that waits, is named to the others as its planner, and may leave the plan beside the outcome for
-// them. Both spare work and bind nobody: the planner may be gone, and a plan may not be kept.
+// that waits, is named to the others as its planner for StepStoreOptions.planning, and may leave
+// the plan beside the outcome for them. Both spare work and bind nobody: the planner may be gone,
+// and a plan may not be kept.
 //
 // To the store, terms, contents and outcomes are bytes. A step begins with its first part, whose
 // terms are the step's. It is forgotten when no part has come for its time to live, or after it got
@@ -158,6 +159,8 @@ struct StepStoreOptions {
   absl::Duration retention = absl::Minutes(10);
   // How long it holds that somebody waits at a replica, after its call.
   absl::Duration waiting = absl::Seconds(5);
+  // How long a replica that said so is believed to plan a step. Then the next one may.
+  absl::Duration planning = absl::Seconds(1);
   // How long a plan is kept for other replicas: a moment is enough for those that wait.
   absl::Duration plan_lifetime = absl::Seconds(30);
   // How long a job's runs are remembered after its last part came.
@@ -191,7 +194,7 @@ class StepStore {
   virtual absl::StatusOr<PartReceipt> PutPart(const StepKey& key, const StepPart& part) = 0;
 
   // Says that somebody waits at the replica `waits_at`, unless that is empty, and that it will plan
-  // the step if that is complete and nobody else does.
+  // the step if that is complete and nobody else is believed to.
   virtual absl::StatusOr<StepProgress> Progress(const StepKey& key,
                                                 const std::string& waits_at) = 0;
 

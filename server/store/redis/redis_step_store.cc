@@ -18,13 +18,14 @@ namespace {
 constexpr const char* kChannel = "batchplan:v1:steps";
 
 // A step is one hash. Its fields are the incarnation, the terms and the worker who brought them,
-// the world size, the number of parts, the replica that plans the step, the outcome and whether it
-// is a refusal. Each part has its worker's number as field; s with the number says that the worker
-// was served, and "served" counts them. A second key is the set of replicas where somebody waits
-// for the step, and expires when nobody does. A third is the step's plan, under the name of the
-// incarnation. A job's runs are a sorted set (redis_job_runs.h).
+// the world size, the number of parts, the outcome and whether it is a refusal. Each part has its
+// worker's number as field; s with the number says that the worker was served, and "served" counts
+// them. A second key is the set of replicas where somebody waits for the step, and expires when
+// nobody does. A third is the step's plan, and a fourth the replica that plans the step, each a
+// hash with the name of the incarnation as field. A job's runs are a sorted set (redis_job_runs.h).
 //
-// In all scripts KEYS are the step, who waits for it, the job's runs, and the step's plan.
+// In all scripts KEYS are the step, who waits for it, the job's runs, the step's plan, and who
+// plans it.
 
 // ARGV: worker, world size, terms, content, time to live in ms, channel, message, the incarnation
 // in case the step begins, the replica or '', waiting in ms, and what see_runs reads, with run ''
@@ -87,19 +88,19 @@ return {'accepted', incarnation or '', world == arrived and 1 or 0, outcome or f
     last and 1 or 0, told}
 )";
 
-// ARGV: the replica or '', waiting in ms, channel, message, and what see_runs reads. Replies with
-// what see_runs told and the current run, if that is another; of a step that is known, with what it
-// told, the incarnation, the world size, the outcome, and of one that is complete who plans it, of
-// another the workers.
+// ARGV: the replica or '', waiting in ms, channel, message, planning in ms, and what see_runs
+// reads. Replies with what see_runs told and the current run, if that is another; of a step that is
+// known, with what it told, the incarnation, the world size, the outcome, and of one that is
+// complete who plans it, of another the workers.
 constexpr std::string_view kProgress = R"(
 local told = false
-if ARGV[5] ~= '' then
+if ARGV[6] ~= '' then
   local current, known, add
-  current, known, add, told = see_runs(KEYS[3], 5)
-  if known and current ~= ARGV[5] then return {told, current} end
+  current, known, add, told = see_runs(KEYS[3], 6)
+  if known and current ~= ARGV[6] then return {told, current} end
 end
-local world, arrived, outcome, incarnation, planner = unpack(redis.pcall(
-    'HMGET', KEYS[1], 'world', 'arrived', 'outcome', 'incarnation', 'planner'), 1, 5)
+local world, arrived, outcome, incarnation = unpack(redis.pcall(
+    'HMGET', KEYS[1], 'world', 'arrived', 'outcome', 'incarnation'), 1, 4)
 if not world then return {told} end
 if ARGV[1] ~= '' and not outcome then
   redis.pcall('SADD', KEYS[2], ARGV[1])
@@ -107,9 +108,11 @@ if ARGV[1] ~= '' and not outcome then
 end
 if world == arrived then
   if outcome then return {told, incarnation or '', world, outcome, ''} end
+  local planner = redis.call('HGET', KEYS[5], incarnation or '')
   if not planner and ARGV[1] ~= '' then
     planner = ARGV[1]
-    redis.pcall('HSET', KEYS[1], 'planner', planner)
+    redis.pcall('HSET', KEYS[5], incarnation or '', planner)
+    redis.pcall('PEXPIRE', KEYS[5], ARGV[5])
   end
   return {told, incarnation or '', world, false, planner or ''}
 end
@@ -237,15 +240,17 @@ struct RedisKeys {
         step("batchplan:v1:step:" + name),
         waiting("batchplan:v1:waiting:" + name),
         runs(RedisJobRuns::RedisKeyOf(key.job_id)),
-        plan("batchplan:v1:plan:" + name) {}
+        plan("batchplan:v1:plan:" + name),
+        planner("batchplan:v1:planner:" + name) {}
 
-  std::vector<std::string_view> all() const { return {step, waiting, runs, plan}; }
+  std::vector<std::string_view> all() const { return {step, waiting, runs, plan, planner}; }
 
   std::string name;
   std::string step;
   std::string waiting;
   std::string runs;
   std::string plan;
+  std::string planner;
 };
 
 // A name that nobody has had before: a random one of this process's, and a number, as every part is
@@ -293,6 +298,7 @@ RedisStepStore::RedisStepStore(std::shared_ptr<RedisClient> client,
       retention_(Milliseconds(lifetimes.retention)),
       waiting_(Milliseconds(lifetimes.waiting)),
       plan_lifetime_(Milliseconds(lifetimes.plan_lifetime)),
+      planning_(Milliseconds(lifetimes.planning)),
       runs_(client_, kChannel, WithinRedis(lifetimes.run_lifetime), std::move(clock)),
       subscriber_(client_->address(), kChannel, TellingAgain(subscriber),
                   [this](std::string_view message) { Hear(message); }) {
@@ -346,7 +352,7 @@ absl::StatusOr<StepProgress> RedisStepStore::Progress(const StepKey& key,
   const RedisKeys keys(key);
   const std::string message = keys.name + kIncompleteMark;
   const std::vector<std::string> runs = ArgumentsOfRun(key);
-  std::vector<std::string_view> arguments = {waits_at, waiting_, kChannel, message};
+  std::vector<std::string_view> arguments = {waits_at, waiting_, kChannel, message, planning_};
   arguments.insert(arguments.end(), runs.begin(), runs.end());
   absl::StatusOr<RedisReply> reply = client_->Run(ProgressScript(), keys.all(), arguments);
   if (!reply.ok()) return reply.status();

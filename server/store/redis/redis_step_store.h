@@ -18,9 +18,10 @@
 //   plan is kept too, for 30 seconds: some 6 bytes a sequence. maxmemory of twice the expected is a
 //   fair choice.
 // - The keys are batchplan:v1:step:STEP, one hash a step, batchplan:v1:waiting:STEP, a small set
-//   for seconds, batchplan:v1:plan:STEP, a hash for as long as a plan is kept, and
-//   batchplan:v1:run_order:JOB, a sorted set for a day, where STEP is JOB/7, or JOB/RUN/3.7 in a
-//   run whose id has 3 bytes; the channel is batchplan:v1:steps. A user of Redis' ACL needs
+//   for seconds, batchplan:v1:plan:STEP, a hash for as long as a plan is kept,
+//   batchplan:v1:planner:STEP, a hash for about a second, and batchplan:v1:run_order:JOB, a sorted
+//   set for a day, where STEP is JOB/7, or JOB/RUN/3.7 in a run whose id has 3 bytes; the channel
+//   is batchplan:v1:steps. A user of Redis' ACL needs
 //     ~batchplan:* &batchplan:* +evalsha +eval +hget +hmget +hset +hkeys +hgetall +hincrby +del
 //     +exists +sadd +srem +zadd +zrange +zremrangebyrank +pexpire +publish +subscribe +ping +time
 //     +select
@@ -79,6 +80,7 @@ class RedisStepStore : public StepStore {
   const std::string retention_;
   const std::string waiting_;
   const std::string plan_lifetime_;
+  const std::string planning_;
   RedisJobRuns runs_;
   ListenerSlot listener_;
   // The last member, since its thread uses the others.

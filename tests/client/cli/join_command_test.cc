@@ -59,7 +59,7 @@ std::vector<CliResult> RunBoth(const TestServer& server, const std::vector<std::
 
 template <typename Message>
 Message ParseJson(const CliResult& result) {
-  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.exit_code, 0) << "signal " << result.signal << ", " << result.err;
   Message message;
   EXPECT_TRUE(google::protobuf::util::JsonStringToMessage(result.out, &message).ok()) << result.out;
   return message;

@@ -89,9 +89,10 @@ World::~World() = default;
 
 void World::MakeStore() {
   store_ = std::make_unique<MemoryStepStore>(
-      MemoryStepStoreOptions{
-          .lifetimes = {.time_to_live = kWorldTimeToLive, .retention = kWorldRetention},
-          .max_bytes = 1 << 20},
+      MemoryStepStoreOptions{.lifetimes = {.time_to_live = kWorldTimeToLive,
+                                           .retention = kWorldRetention,
+                                           .planning = kWorldPlanning},
+                             .max_bytes = 1 << 20},
       clock_.clock());
   store_->SetListener([this](const StepKey& key, StepEvent event) {
     if (lose_hints_ || (event == StepEvent::kIncomplete && !options_.remembers)) return;
@@ -127,7 +128,6 @@ std::unique_ptr<World::Replica> World::MakeReplica(size_t index) {
   options.replica = absl::StrCat("replica ", index);
   if (options_.remembers) options.max_planned_bytes = 1 << 20;
   options.shares_plans = options_.shares;
-  options.plan_patience = kWorldPatience;
   replica->rendezvous =
       std::make_unique<Rendezvous>(options, replica->store.get(), clock_.clock(), std::move(hooks));
   return replica;

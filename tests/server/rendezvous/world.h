@@ -75,8 +75,8 @@ struct WorldOptions {
 inline constexpr absl::Duration kWorldTimeToLive = absl::Minutes(10);
 inline constexpr absl::Duration kWorldRetention = absl::Minutes(10);
 
-// How long a replica waits for the plan of another, if they share plans.
-inline constexpr absl::Duration kWorldPatience = absl::Milliseconds(500);
+// How long the store believes that a replica plans.
+inline constexpr absl::Duration kWorldPlanning = absl::Milliseconds(500);
 
 // What a planner says that is to be asked again after 100 ms.
 inline absl::Status NoRoomForNow() { return absl::ResourceExhaustedError("no room for now"); }

@@ -135,6 +135,11 @@ TEST_P(StepStoreContract, TheFirstReplicaThatWaitsForACompleteStepIsItsPlanner) 
   EXPECT_EQ(store(1).Progress(key_, "1")->planner, "1");
   EXPECT_EQ(store(0).Progress(key_, "0")->planner, "1");
   EXPECT_EQ(store(0).Progress(key_, "")->planner, "1");
+  // It has a while for that.
+  stores_->Advance(StepStoreOptions().planning);
+  EXPECT_EQ(store(0).Progress(key_, "")->planner, "");
+  EXPECT_EQ(store(0).Progress(key_, "0")->planner, "0");
+  EXPECT_EQ(store(1).Progress(key_, "1")->planner, "0");
   const std::string incarnation = Progress().incarnation;
   ASSERT_TRUE(PutOutcome(key_, "outcome").ok());
   EXPECT_EQ(store(0).Progress(key_, "0")->planner, "");

@@ -120,11 +120,12 @@ class StepStoreModel {
     return true;
   }
 
-  // Advances by kPause, which is longer than kWaiting.
+  // Advances by kPause, which is longer than kWaiting and than a replica is believed to plan.
   void Pause() {
     for (auto& [key, step] : steps_) {
       step.left -= kPause;
       step.waits_at.clear();
+      step.planner.clear();
     }
     std::erase_if(steps_,
                   [](const auto& entry) { return entry.second.left <= absl::ZeroDuration(); });

@@ -160,7 +160,7 @@ struct StepStoreOptions {
   // How long it holds that somebody waits at a replica, after its call.
   absl::Duration waiting = absl::Seconds(5);
   // How long a replica that said so is believed to plan a step. Then the next one may.
-  absl::Duration planning = absl::Seconds(1);
+  absl::Duration planning = absl::Seconds(2);
   // How long a plan is kept for other replicas: a moment is enough for those that wait.
   absl::Duration plan_lifetime = absl::Seconds(30);
   // How long a job's runs are remembered after its last part came.

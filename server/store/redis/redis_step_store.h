@@ -19,7 +19,7 @@
 //   fair choice.
 // - The keys are batchplan:v1:step:STEP, one hash a step, batchplan:v1:waiting:STEP, a small set
 //   for seconds, batchplan:v1:plan:STEP, a hash for as long as a plan is kept,
-//   batchplan:v1:planner:STEP, a hash for about a second, and batchplan:v1:run_order:JOB, a sorted
+//   batchplan:v1:planner:STEP, a hash for 2 seconds, and batchplan:v1:run_order:JOB, a sorted
 //   set for a day, where STEP is JOB/7, or JOB/RUN/3.7 in a run whose id has 3 bytes; the channel
 //   is batchplan:v1:steps. A user of Redis' ACL needs
 //     ~batchplan:* &batchplan:* +evalsha +eval +hget +hmget +hset +hkeys +hgetall +hincrby +del

@@ -36,7 +36,7 @@ uint32_t RanksOf(const Topology& topology) {
                                   : topology.data_parallel;
 }
 
-// Plans as a server does, without one. Throws StatusError; Cancelled once `stop` is requested.
+// Plans in this process. Throws StatusError; Cancelled once `stop` is requested.
 std::shared_ptr<Planned> MakePlanned(const AskedPlan& asked, const ManifestArrays& arrays,
                                      const std::stop_token& stop) {
   const Manifest manifest = asked.manifest(arrays);
@@ -59,7 +59,7 @@ std::shared_ptr<Planned> MakePlanned(const AskedPlan& asked, const ManifestArray
                                    std::move(head));
 }
 
-// The caller's thread while another one plans. Returns or throws once that is done.
+// Runs in the caller's thread while another one plans. Returns or throws when the plan is done.
 void Await(const std::future<std::shared_ptr<Planned>>& plan, const PlanningLimits& limits) {
   const Clock::time_point end =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(

@@ -28,8 +28,8 @@ struct PlanningLimits {
 // What is asked of plans, read once for the many plans of a run.
 class AskedPlan {
  public:
-  // `request_json` is a PlanBatchRequest without the arrays of its manifest. Presets are read
-  // otherwise where there are `ranks` among these. Throws StatusError.
+  // `request_json` is a PlanBatchRequest without the arrays of its manifest. Presets have
+  // other defaults if the manifest has `ranks`. Throws StatusError.
   AskedPlan(const std::string& request_json, bool has_ranks);
 
   const PlanOptions& options() const { return parsed_.options; }
@@ -39,9 +39,9 @@ class AskedPlan {
   ParsedRequest parsed_;
 };
 
-// Plans as a server does, without one, within limits. Takes and gives back Python's lock; the
-// planner sees a stop within its longest stage. A plan that may be stopped from here is made in a
-// thread of its own, some 50 us.
+// Plans in this process, within limits. Releases Python's lock while it plans; the planner sees a
+// stop within its longest stage. A plan that may be stopped from here is made in a thread of its
+// own, which takes some 50 us.
 //
 // Throws StatusError: DeadlineExceeded when the time was over, Cancelled when stopped by others,
 // and what is wrong with the request; nanobind::python_error with what a signal's handler raised,

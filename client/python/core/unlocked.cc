@@ -53,7 +53,7 @@ void EndPython() {
   PyEval_RestoreThread(thread);
 }
 
-// A child has one thread, whatever its parent's others were at.
+// After a fork, the child has none of its parent's other threads.
 void ForgetThreads() {
   gate = new Gate;
   ForgetKeptThread();

@@ -97,7 +97,7 @@ FairQueue::Place* FairQueue::NextOf(Job& job, size_t free_threads) {
   for (const uint64_t id : job.queue) {
     Place& place = calls_.at(id);
     if (free_threads > 1 || MayHaveLast(job, place.call.job, place.call.time)) return &place;
-    // Newcomers have different names.
+    // Newcomers share a queue but have different names; in any other queue all calls have one name.
     if (job.name != nullptr) break;
   }
   return nullptr;

@@ -45,7 +45,7 @@ absl::StatusOr<uint64_t> PlanningPool::Submit(PlanningTask task) {
     MutexLock lock(mutex_);
     if (stopped_) return absl::UnavailableError("the server is shutting down");
     const absl::Duration time = rate_.TimeFor(kind, cost);
-    // What a thread can take at once does not wait.
+    // A call that an idle thread can take does not count as waiting.
     const bool last_is_not_for_it =
         idle_threads_ > 0 && !queue_.MayHaveLast(task.owner, task.job, time);
     const FairQueue::Bounds bounds = {

@@ -11,12 +11,11 @@
 //   by Redis' clock, which a fail-over should set back by less than the time between two runs.
 // - maxmemory-policy must be noeviction, the default. Any other may evict a step half-way. When
 //   memory is full, workers get RESOURCE_EXHAUSTED until steps are forgotten; there are no shares.
-// - A step takes its workers' parts as they are on the wire, some 3 bytes a sequence, one copy of
-//   its terms, and about 100 bytes a worker. It is kept for its retention after its outcome, so
-//   that memory is about bytes a step x steps a second x retention: 130 MB for a step of 65,536
-//   sequences every second, kept 10 minutes. Where workers of one step wait at several replicas its
-//   plan is kept too, for 30 seconds: some 6 bytes a sequence. maxmemory of twice the expected is a
-//   fair choice.
+// - A step needs its workers' parts in the form of the wire, some 3 bytes a sequence, one copy of
+//   its terms, and about 100 bytes a worker. It is kept for its retention after its outcome. So
+//   memory is about bytes a step x steps a second x retention: 130 MB for a step of 65,536
+//   sequences every second, kept 10 minutes. If workers of one step wait at several replicas, its
+//   plan is kept too, for 30 seconds: some 6 bytes a sequence. Set maxmemory to about twice that.
 // - The keys are batchplan:v1:step:STEP, one hash a step, batchplan:v1:waiting:STEP, a small set
 //   for seconds, batchplan:v1:plan:STEP, a hash for as long as a plan is kept,
 //   batchplan:v1:planner:STEP, a hash for 2 seconds, and batchplan:v1:run_order:JOB, a sorted

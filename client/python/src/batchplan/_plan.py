@@ -163,7 +163,7 @@ class Plan:
         return listed
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as protobuf's JSON of a PlanBatchResponse has it, for json.dump."""
+        """The plan without its request, as protobuf's JSON of a PlanBatchResponse, for json.dump. To keep a plan use save."""
         passes = [
             head
             | {

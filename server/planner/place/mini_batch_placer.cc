@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/planner/packing/even_counts.h"
 #include "server/planner/pass/bundles.h"
 #include "server/planner/pass/mini_batch_items.h"
 #include "server/planner/pass/order.h"
@@ -188,17 +187,23 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::OrOtherwise(
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceAsGiven(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
   MiniBatchPlacement placed{.shares = GivenShares(first_, mini_batch), .passes = {}};
-  const size_t of_first = placed.shares[0].size();
-  const EvenCounts even(mini_batch.size(), placed.shares.size());
-  for (size_t rank = 0; rank < placed.shares.size(); ++rank) {
-    const size_t count = placed.shares[rank].size();
-    const bool is_equal = first_.options().sequence_counts == EqualCounts::kWithinOne
-                              ? even.Allow(count)
-                              : count == of_first;
-    if (first_.options().keeps_counts() && !is_equal) {
-      return UnequalCounts(first_, of_first, rank, count, lead_->WhereOf(k));
+  if (first_.options().keeps_counts()) {
+    RankCount fewest{.rank = 0, .sequences = placed.shares[0].size()};
+    RankCount most = fewest;
+    for (size_t rank = 1; rank < placed.shares.size(); ++rank) {
+      const RankCount count{.rank = rank, .sequences = placed.shares[rank].size()};
+      if (count.sequences < fewest.sequences) fewest = count;
+      if (count.sequences > most.sequences) most = count;
     }
-    if (count == 0 && !first_.allow_empty()) return NothingOnRank(first_, rank, lead_->WhereOf(k));
+    const uint64_t allowed = first_.options().sequence_counts == EqualCounts::kWithinOne ? 1 : 0;
+    if (most.sequences - fewest.sequences > allowed) {
+      return UnequalCounts(first_, fewest, most, lead_->WhereOf(k));
+    }
+  }
+  for (size_t rank = 0; rank < placed.shares.size(); ++rank) {
+    if (placed.shares[rank].empty() && !first_.allow_empty()) {
+      return NothingOnRank(first_, rank, lead_->WhereOf(k));
+    }
   }
   return Fill(k, std::move(placed));
 }

@@ -128,11 +128,12 @@ absl::Status NothingOnRank(const Pass& pass, size_t rank, absl::string_view wher
       ", which needs a micro-batch of one or more; set allow_empty_microbatches"));
 }
 
-absl::Status UnequalCounts(const Pass& pass, uint64_t of_first, size_t rank, uint64_t of_rank,
+absl::Status UnequalCounts(const Pass& pass, RankCount fewest, RankCount most,
                            absl::string_view where) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      where, ": manifest.ranks has ", Count(of_first, false), " on rank 0 and ",
-      Count(of_rank, false), " on rank ", rank, ", but ", AskedAs(pass.options().sequence_counts)));
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, ": manifest.ranks has ", Count(fewest.sequences, false), " on rank ",
+                   fewest.rank, " and ", Count(most.sequences, false), " on rank ", most.rank,
+                   ", but ", AskedAs(pass.options().sequence_counts)));
 }
 
 }  // namespace batchplan

@@ -49,9 +49,13 @@ absl::Status NotWithinLimits(const Pass& pass, absl::string_view where);
 // The manifest gives rank `rank` no sequence, and micro-batches may not be empty.
 absl::Status NothingOnRank(const Pass& pass, size_t rank, absl::string_view where);
 
-// The manifest gives rank 0 `of_first` sequences and rank `rank` `of_rank`, but equal counts are
-// asked for.
-absl::Status UnequalCounts(const Pass& pass, uint64_t of_first, size_t rank, uint64_t of_rank,
+struct RankCount {
+  size_t rank = 0;
+  uint64_t sequences = 0;
+};
+
+// The manifest gives these two ranks so many sequences, but equal counts are asked for.
+absl::Status UnequalCounts(const Pass& pass, RankCount fewest, RankCount most,
                            absl::string_view where);
 
 }  // namespace batchplan

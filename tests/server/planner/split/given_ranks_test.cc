@@ -105,6 +105,13 @@ TEST(GivenRanksTest, WhatIsDroppedHasNoRankToKeep) {
   EXPECT_THAT(std::string(uneven.status().message()),
               HasSubstr("manifest.ranks has 1 sequence on rank 0 and 3 sequences on rank 1, but "
                         "equal_sequence_counts is set"));
+
+  options.passes[0].sequence_counts = EqualCounts::kWithinOne;
+  const auto apart =
+      MakePlan({.lengths = lengths, .ranks = std::vector<uint32_t>{0, 0, 1, 0, 0}}, options);
+  EXPECT_THAT(std::string(apart.status().message()),
+              HasSubstr("manifest.ranks has 1 sequence on rank 1 and 3 sequences on rank 0, but "
+                        "sequence_counts is EQUAL_COUNTS_WITHIN_ONE"));
 }
 
 TEST(GivenRanksTest, AGroupOfOneMiniBatchMayHaveSeveral) {

@@ -14,6 +14,7 @@
 #include "server/planner/packing/fewest_bins.h"
 #include "server/planner/packing/packer.h"
 #include "server/planner/pass/items.h"
+#include "server/planner/rows/row_order.h"
 
 namespace batchplan {
 namespace {
@@ -126,7 +127,7 @@ class PieceFiller {
         even_(items.tree().size(), terms.ranks),
         bin_of_(items.size(), kNone),
         common_(items.size() < 2 ? 0 : items.Common(0, items.size() - 1)),
-        in_order_(by_ranks() ? terms.ranks : 1) {
+        in_order_(by_ranks() ? terms.ranks : 1, RowOrder(items.searched_loads(), terms, bins_)) {
     for (uint32_t bin = 0; bin < bins_.size(); ++bin) Enter(bin);
     for (uint32_t rank = 0; rank < in_order_.size(); ++rank) ranks_.emplace(0, rank);
   }
@@ -168,16 +169,16 @@ class PieceFiller {
       // The fullest that has room even if it shares no more than all items do.
       const double room =
           static_cast<double>(terms_.capacity) - static_cast<double>(alone.tokens - common_);
+      const double first =
+          choice_ == PieceChoice::kFewestTokens ? -room : -std::numeric_limits<double>::infinity();
       const bool has_limits = !items_.searched_loads().empty() || terms_.dealt_limits_of != nullptr;
+      const RowNeed need = NeedOf(piece, alone);
       int looks = 0;
       for (const auto& [sum, rank] : ranks_) {
-        const BinOrder& order = in_order_[rank];
-        auto next =
-            choice_ == PieceChoice::kFewestTokens ? order.lower_bound({-room, 0}) : order.begin();
-        for (; next != order.end() && (looks < kMostLooks || has_limits); ++looks, ++next) {
-          if (look(next->second)) break;
-        }
-        if (best != kNone) break;
+        in_order_[rank].Find(first, has_limits ? &need : nullptr, [&](uint32_t bin) {
+          return look(bin) || (!has_limits && ++looks == kMostLooks);
+        });
+        if (best != kNone || looks == kMostLooks) break;
       }
       if (best == kNone) look(by_tokens_.begin()->second);
     } else {
@@ -236,9 +237,6 @@ class PieceFiller {
   std::vector<Row> Take() { return std::move(bins_); }
 
  private:
-  // By what KeyOf says of each.
-  using BinOrder = std::set<std::pair<double, uint32_t>>;
-
   bool accumulates() const { return terms_.synchronization == Synchronization::kAccumulated; }
   uint32_t RankOf(uint32_t bin) const { return bin / terms_.slots; }
   // Whether a rank may have this many sequences, more than it has now.
@@ -253,15 +251,28 @@ class PieceFiller {
     return choice_ == PieceChoice::kFewestTokens ? -static_cast<double>(bins_[bin].tokens)
                                                  : CostWithPhases(items_, bins_[bin]);
   }
-  BinOrder& OrderOf(uint32_t bin) { return in_order_[by_ranks() ? RankOf(bin) : 0]; }
+  RowOrder& OrderOf(uint32_t bin) { return in_order_[by_ranks() ? RankOf(bin) : 0]; }
+  // What a piece adds to any bin at least: it shares most with the items beside it.
+  RowNeed NeedOf(const TreePiece& piece, const Row& alone) const {
+    const uint32_t end = piece.first + piece.count;
+    const uint32_t before = piece.first == 0 ? 0 : items_.Common(piece.first - 1, piece.first);
+    const uint32_t after = end == items_.size() ? 0 : items_.Common(end - 1, end);
+    // What the items beside it have in common, they share already.
+    uint32_t both = std::min(before, after);
+    if (piece.count > 1) both = std::min(both, items_.Common(piece.first, end - 1));
+    return {.tokens = alone.tokens - (before + uint64_t{after} - both),
+            .sequences = alone.sequences,
+            .loads = alone.loads.sums,
+            .is_one = piece.count == 1};
+  }
   void Enter(uint32_t bin) {
     if (!rank_of_.empty()) return;
-    OrderOf(bin).emplace(KeyOf(bin), bin);
+    OrderOf(bin).Insert(KeyOf(bin), bin);
     by_tokens_.emplace(bins_[bin].tokens, bin);
   }
   void Leave(uint32_t bin) {
     if (!rank_of_.empty()) return;
-    OrderOf(bin).erase({KeyOf(bin), bin});
+    OrderOf(bin).Erase(KeyOf(bin), bin);
     by_tokens_.erase({bins_[bin].tokens, bin});
   }
 
@@ -295,7 +306,7 @@ class PieceFiller {
   // The tokens that all items have in common.
   const uint32_t common_;
   // Of ranks where bins are looked at by these, else one of all bins; and ranks by their sums.
-  std::vector<BinOrder> in_order_;
+  std::vector<RowOrder> in_order_;
   std::set<std::pair<double, uint32_t>> ranks_;
   std::set<std::pair<uint64_t, uint32_t>> by_tokens_;
 };

@@ -58,12 +58,14 @@ for definition in "OPENSSL_ROOT_DIR=$libraries/prefix" OPENSSL_USE_STATIC_LIBS=O
   "CUDAToolkit_rt_LIBRARY=$sysroot/usr/lib/$machine/librt.so"; do
   definitions+=(--config-settings "cmake.define.$definition")
 done
+# The wheels are built from the sources that are distributed, in one folder: what they have in common is compiled once.
+mkdir "$tools/sources"
+tar -xf "$tools"/batchplanner-*.tar.gz -C "$tools/sources" --strip-components=1
 for python in "${pythons[@]}"; do
   rm -rf "$tools/built" "$tools/wheels" "$tools/environment"
-  # The wheel is built from the sources that are distributed.
   "$python" -m venv "$tools/environment"
   "$tools/environment/bin/pip" wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$tools/built" \
-    "${definitions[@]}" "$tools"/batchplanner-*.tar.gz
+    --config-settings "build-dir=$tools/build" "${definitions[@]}" "$tools/sources"
   # Refuses one that needs a later C library, or any other one than the machine's own.
   PATH=$tools/venv/bin:$PATH auditwheel repair --only-plat --plat "manylinux_2_31_$(uname -m)" --wheel-dir "$tools/wheels" \
     "$tools"/built/*.whl

@@ -35,13 +35,15 @@ SortedTask::SortedTask(const PackItems& items, const BinLimits& bin_limits, uint
 }
 
 size_t SortedTask::FirstWithin(uint64_t most_cost, uint32_t most_length) const {
-  const auto first = std::partition_point(cost.begin(), cost.end(),
-                                          [&](uint64_t value) { return value > most_cost; });
-  const size_t by_cost = first - cost.begin();
-  if (!lengths_descend) return by_cost;
-  return std::partition_point(length.begin() + static_cast<ptrdiff_t>(by_cost), length.end(),
-                              [&](uint32_t value) { return value > most_length; }) -
-         length.begin();
+  const uint32_t most = lengths_descend ? most_length : std::numeric_limits<uint32_t>::max();
+  size_t first = 0;
+  for (size_t left = size(); left > 0;) {
+    const size_t middle = first + left / 2;
+    const bool is_above = cost[middle] > most_cost || length[middle] > most;
+    first = is_above ? middle + 1 : first;
+    left = is_above ? left - left / 2 - 1 : left / 2;
+  }
+  return first;
 }
 
 Filling::Filling(const SortedTask& task)
@@ -173,6 +175,12 @@ class OverflowMender {
   void TryReceiver(uint32_t bin, uint32_t receiver, int64_t overflow, Step& best) {
     const BinState& to = filling_[receiver];
     const BinState& from = filling_[bin];
+    // No relief is above the receiver's room.
+    if (to.room < overflow && to.room <= best.relief) {
+      const uint64_t looks = filling_.Members(bin).size() * (1 + filling_.Members(receiver).size());
+      steps_ -= std::min(steps_, looks);
+      return;
+    }
     for (uint32_t out : filling_.Members(bin)) {
       const ItemSize size = task_.SizeOf(out);
       if (steps_ == 0) return;

@@ -13,13 +13,16 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "absl/container/btree_set.h"
 #include "server/planner/balance/bin_filling.h"
+#include "server/planner/balance/few_items.h"
 #include "server/planner/packing/even_counts.h"
 #include "server/planner/packing/orders.h"
 
@@ -85,6 +88,7 @@ class EvenOutSearch {
         filling_(filling),
         domains_(options.ranks == RankRule::kFixed ? task_.ranks : 1),
         targets_(filling.bins()),
+        may_give_(filling.bins()),
         refusals_(filling.bins()),
         search_(options.allowance, options.steps, kTicksAStep, 2 * uint64_t{task_.size()}),
         steps_(search_.left) {
@@ -127,7 +131,7 @@ class EvenOutSearch {
   }
 
  private:
-  using ByDeviation = absl::btree_set<std::pair<int64_t, uint32_t>>;  // (deviation, bin)
+  using Entry = std::pair<int64_t, uint32_t>;  // (deviation, bin)
 
   // `out` goes from giver to receiver, and `in`, if any, comes back.
   struct Exchange {
@@ -160,14 +164,15 @@ class EvenOutSearch {
     const uint32_t size = filling_.bins() / domains_;
     OpenAll(domain * size, (domain + 1) * size);
     bool changed = false;
-    while (steps_ > 0 && !givers_.empty() && !receivers_.empty()) {
+    while (steps_ > 0 && !receivers_.empty()) {
       if (options_.allowance.stop_requested()) steps_ = 0;
-      const auto [over, giver] = *givers_.rbegin();
-      if (over - receivers_.begin()->first <= tolerance_) break;
+      const Entry* const next = NextGiver();
+      if (next == nullptr || next->first - receivers_.begin()->first <= tolerance_) break;
+      const uint32_t giver = next->second;
       if (Give(giver)) {
         changed = true;
       } else {
-        givers_.erase({over, giver});
+        may_give_[giver] = false;
       }
     }
     return changed;
@@ -182,40 +187,56 @@ class EvenOutSearch {
     for (uint32_t bin = begin; bin < end; ++bin) {
       below_most.push_back(static_cast<uint64_t>(most - Deviation(bin)));
     }
-    std::vector<std::pair<int64_t, uint32_t>> ascending;
-    ascending.reserve(end - begin);
+    givers_.clear();
+    givers_.reserve(end - begin);
     for (const uint32_t place : DescendingOrder(below_most)) {
-      ascending.emplace_back(Deviation(begin + place), begin + place);
+      givers_.emplace_back(Deviation(begin + place), begin + place);
     }
-    givers_ = ByDeviation(ascending.begin(), ascending.end());
-    receivers_ = givers_;
+    changed_givers_.clear();
+    receivers_ = absl::btree_set<Entry>(givers_.begin(), givers_.end());
     std::fill(refusals_.begin() + begin, refusals_.begin() + end, 0);
+    std::fill(may_give_.begin() + begin, may_give_.begin() + end, true);
   }
   void Open(uint32_t bin) {
     refusals_[bin] = 0;
-    givers_.emplace(Deviation(bin), bin);
+    may_give_[bin] = true;
+    changed_givers_.emplace_back(Deviation(bin), bin);
+    std::push_heap(changed_givers_.begin(), changed_givers_.end());
     receivers_.emplace(Deviation(bin), bin);
   }
-  void Close(uint32_t bin) {
-    givers_.erase({Deviation(bin), bin});
-    receivers_.erase({Deviation(bin), bin});
+  void Close(uint32_t bin) { receivers_.erase({Deviation(bin), bin}); }
+
+  bool IsGiver(const Entry& entry) const {
+    return may_give_[entry.second] && Deviation(entry.second) == entry.first;
+  }
+
+  // The bin furthest over its target of those that may give; none if there is none.
+  const Entry* NextGiver() {
+    while (!givers_.empty() && !IsGiver(givers_.back())) givers_.pop_back();
+    while (!changed_givers_.empty() && !IsGiver(changed_givers_.front())) {
+      std::pop_heap(changed_givers_.begin(), changed_givers_.end());
+      changed_givers_.pop_back();
+    }
+    const Entry* const first = givers_.empty() ? nullptr : &givers_.back();
+    if (changed_givers_.empty()) return first;
+    const Entry* const changed = &changed_givers_.front();
+    return first == nullptr || *first < *changed ? changed : first;
   }
 
   // Gives to the first receiver where it helps, those furthest under their targets first.
   bool Give(uint32_t giver) {
     const int64_t over = Deviation(giver);
-    refused_.clear();
     GatherCosts(filling_.Members(giver), gives_);
-    bool given = false;
     int tried = 0;
     for (auto found = receivers_.begin(); found != receivers_.end() && tried < kMaxReceivers;
-         ++found, ++tried) {
+         ++tried) {
       const auto [under, receiver] = *found;
-      if (receiver == giver || over - under <= tolerance_ || steps_ == 0) break;
+      if (receiver == giver || over - under <= tolerance_ || steps_ == 0) return false;
       ++receivers_tried_;
       const Exchange exchange = BestExchange(giver, receiver, over - under);
       if (exchange.out[0] == kNone) {
-        refused_.push_back(receiver);
+        found =
+            ++refusals_[receiver] == options_.patience ? receivers_.erase(found) : std::next(found);
         continue;
       }
       Close(giver);
@@ -228,14 +249,9 @@ class EvenOutSearch {
       }
       Open(giver);
       Open(receiver);
-      given = true;
-      break;
+      return true;
     }
-    for (uint32_t receiver : refused_) {
-      if (++refusals_[receiver] == options_.patience)
-        receivers_.erase({Deviation(receiver), receiver});
-    }
-    return given;
+    return false;
   }
 
   // The best exchange that brings the two deviations, which are `gap` apart, closer together by
@@ -244,12 +260,27 @@ class EvenOutSearch {
     wanted_ = gap / 2;
     best_ = Exchange();
     best_.error = wanted_ - tolerance_ / 2;
+    if (IsInVain(filling_.Members(receiver))) return best_;
     GatherCosts(filling_.Members(receiver), takes_);
     OneForOne(giver, receiver);
     if (best_.out[0] != kNone || !pairs_ || IsOver()) return best_;
     OneForTwo(giver, receiver);
     if (!IsOver()) TwoForOne(giver, receiver);
     return best_;
+  }
+
+  // Whether no exchange of these items, single or in pairs, transfers what is wanted. It is not
+  // known of many items, nor if the steps run out.
+  bool IsInVain(std::span<const uint32_t> takes) {
+    if (!pairs_ || steps_ < kStepsOfFewItems || best_.error <= tolerance_) return false;
+    const std::optional<uint64_t> steps = StepsInVain(
+        std::span<const int64_t>(gives_).first(gives_.size() - 1), takes.size(),
+        [&](size_t i) { return Cost(takes[i]); }, wanted_ - best_.error + 1,
+        wanted_ + best_.error - 1);
+    if (!steps) return false;
+    gathered_ += takes.size();
+    UseSteps(*steps);
+    return true;
   }
 
   // Tries to move one item, and to exchange one for one.
@@ -399,6 +430,7 @@ class EvenOutSearch {
   std::vector<int64_t> gives_;  // Costs of the giver's items, and of the receiver's.
   std::vector<int64_t> takes_;
   std::vector<int64_t> targets_;
+  std::vector<bool> may_give_;
   std::vector<uint32_t> refusals_;
   SearchSteps search_;
   uint64_t& steps_;
@@ -406,9 +438,11 @@ class EvenOutSearch {
   // Costs, a tick each.
   uint64_t gathered_ = 0;
   int64_t tolerance_ = 0;
-  ByDeviation givers_;
-  ByDeviation receivers_;
-  std::vector<uint32_t> refused_;
+  // The bins that may give, ascending, as they were at first, and a heap of those that have
+  // changed. An entry counts as long as its bin may give and its deviation is that of the bin.
+  std::vector<Entry> givers_;
+  std::vector<Entry> changed_givers_;
+  absl::btree_set<Entry> receivers_;
 };
 
 }  // namespace

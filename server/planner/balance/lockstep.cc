@@ -178,23 +178,45 @@ class LockstepSolver {
 
   bool IsGood() const { return step_time_ <= good_; }
 
-  bool Fill(uint64_t per_token, Filling& filling) const {
+  // The slots that long items dictate, which all starts have in common, and the items of the rest.
+  struct Head {
+    Filling filling;
+    uint32_t slots = 0;
+    std::vector<uint32_t> rest;
+  };
+
+  Head FillHead() const {
+    Head head{.filling = Filling(sorted_), .slots = 0, .rest = {}};
     IndexSet unused(sorted_.size());
     for (size_t i = 0; i < sorted_.size(); ++i) unused.Insert(i);
-    const uint32_t head = FillHeadSlots(unused, filling, task_.allowance);
-    if (task_.allowance.stop_requested()) return false;
-    std::vector<uint32_t> rest;
+    head.slots = FillHeadSlots(unused, head.filling, task_.allowance);
     for (size_t i = unused.AtLeast(0); i < sorted_.size(); i = unused.AtLeast(i + 1)) {
-      rest.push_back(static_cast<uint32_t>(i));
+      head.rest.push_back(static_cast<uint32_t>(i));
     }
-    const std::vector<uint32_t> left_over = FillLongestFirst(
-        rest, head * sorted_.ranks, sorted_.bins(), per_token, filling, task_.allowance);
+    return head;
+  }
+
+  bool Fill(uint64_t per_token, Filling& filling) {
+    if (!head_) head_ = FillHead();
     if (task_.allowance.stop_requested()) return false;
+    filling = search_limits_.restarts ? head_->filling : std::move(head_->filling);
+    const std::vector<uint32_t> left_over =
+        FillLongestFirst(head_->rest, head_->slots * sorted_.ranks, sorted_.bins(), per_token,
+                         filling, task_.allowance);
+    if (task_.allowance.stop_requested() || !IsNew(filling)) return false;
     return PlaceLeftOver(left_over, 0, sorted_.bins(), LeftOverSteps(sorted_.size(), 1), filling,
                          task_.allowance);
   }
 
-  bool FillWithinRanks(uint64_t per_token, Filling& filling) const {
+  // Whether no earlier start was the same.
+  bool IsNew(const Filling& start) {
+    if (!search_limits_.restarts) return true;
+    if (std::ranges::equal(start.bin_of(), last_start_)) return false;
+    last_start_.assign(start.bin_of().begin(), start.bin_of().end());
+    return true;
+  }
+
+  bool FillWithinRanks(uint64_t per_token, Filling& filling) {
     std::vector<std::vector<uint32_t>> shares(sorted_.ranks);
     for (uint32_t i = 0; i < sorted_.size(); ++i) {
       shares[task_.rank_of[sorted_.item[i]]].push_back(i);
@@ -207,7 +229,7 @@ class LockstepSolver {
         return false;
       }
     }
-    return true;
+    return IsNew(filling);
   }
 
   bool FillRank(const std::vector<uint32_t>& share, uint32_t begin, uint32_t end,
@@ -298,6 +320,8 @@ class LockstepSolver {
   const SortedTask sorted_;
   const SearchLimits search_limits_;
   const uint64_t good_;
+  std::optional<Head> head_;
+  std::vector<uint32_t> last_start_;  // the bin of each item
   std::optional<Filling> best_;
   uint64_t step_time_ = 0;  // of the best
 };

@@ -1,11 +1,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <stop_token>
+#include <utility>
 #include <vector>
 
 #include "server/planner/balance/bin_filling.h"
+#include "server/planner/balance/few_items.h"
 #include "tests/server/planner/balance/instances.h"
 
 namespace batchplan {
@@ -114,6 +118,56 @@ TEST(EvenOutTest, ARequestToStopEndsTheSearch) {
     for (uint32_t i = 0; i < task.size(); ++i) filling.Place(i, i / 2);
     EXPECT_EQ(EvenOut({.steps = 1000, .allowance = stop.get_token()}, filling), stopped ? 6 : 5);
   }
+}
+
+// All exchanges of up to two items for one.
+bool AnyTransfers(const std::vector<int64_t>& gives, const std::vector<int64_t>& takes,
+                  int64_t least, int64_t most) {
+  std::vector<std::pair<int64_t, size_t>> out;
+  std::vector<std::pair<int64_t, size_t>> in = {{0, 0}};
+  const auto add = [](const std::vector<int64_t>& costs,
+                      std::vector<std::pair<int64_t, size_t>>& to) {
+    for (size_t i = 0; i < costs.size(); ++i) {
+      to.emplace_back(costs[i], 1);
+      for (size_t j = i + 1; j < costs.size(); ++j) to.emplace_back(costs[i] + costs[j], 2);
+    }
+  };
+  add(gives, out);
+  add(takes, in);
+  for (const auto& [given, n] : out) {
+    for (const auto& [taken, m] : in) {
+      const int64_t transfer = given - taken;
+      if (n == 2 && m != 1) continue;
+      if (least <= transfer && transfer <= most) return true;
+    }
+  }
+  return false;
+}
+
+TEST(FewItemsTest, ExchangesAreInVainIfNoneTransfersWhatIsWanted) {
+  size_t in_vain = 0;
+  for (const uint64_t seed : testing::Seeds(3000)) {
+    RandomStream random(seed);
+    const auto costs = [&](size_t count) {
+      std::vector<int64_t> made;
+      for (size_t i = 0; i < count; ++i) {
+        made.push_back(static_cast<int64_t>(random.Between(1, 200)));
+      }
+      std::sort(made.rbegin(), made.rend());
+      return made;
+    };
+    const std::vector<int64_t> gives = costs(random.Between(2, 3));
+    const std::vector<int64_t> takes = costs(random.Between(gives.size() == 2 ? 1 : 2, 3));
+    const auto least = static_cast<int64_t>(random.Between(1, 50));
+    const auto most = least + static_cast<int64_t>(random.Between(0, 10));
+    const std::optional<uint64_t> steps = StepsInVain(
+        gives, takes.size(), [&](size_t i) { return takes[i]; }, least, most);
+    EXPECT_EQ(!steps, AnyTransfers(gives, takes, least, most)) << "seed " << seed;
+    if (!steps) continue;
+    ++in_vain;
+    EXPECT_LT(*steps, kStepsOfFewItems);
+  }
+  EXPECT_GT(in_vain, 0);
 }
 
 }  // namespace

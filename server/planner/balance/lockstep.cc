@@ -147,7 +147,7 @@ class LockstepSolver {
     if (best_ && search_limits_.first_steps < search_limits_.steps) {
       step_time_ = Search(Rule(), search_limits_.steps - search_limits_.first_steps, *best_);
     }
-    if (best_ && task_.effort == Effort::kThorough && Rule() == RankRule::kFree) ShakeBest();
+    if (best_ && task_.effort == Effort::kThorough) ShakeBest();
   }
 
   // Leaves the local optimum of a few items: improves shaken copies of the best filling, each of
@@ -158,11 +158,13 @@ class LockstepSolver {
     for (int shake = 0; shake < kShakes && step_time_ > task_.enough && !Ended(); ++shake) {
       Filling filling = *best_;
       for (int exchange = 0; exchange < kExchangesAShake; ++exchange) Shake(random, filling);
-      Improve(kStepsAShake, std::move(filling));
+      const uint64_t time = Search(Rule(), kStepsAShake, filling);
+      Keep(time, std::move(filling));
     }
   }
 
-  // Exchanges two items of different bins if both bins hold what they get.
+  // Exchanges two items of different bins if both bins hold what they get; of one rank where ranks
+  // are given. Items that are one sequence each leave all counts as they are.
   void Shake(std::mt19937_64& random, Filling& filling) const {
     const auto a = static_cast<uint32_t>(random() % sorted_.size());
     const auto b = static_cast<uint32_t>(random() % sorted_.size());
@@ -170,6 +172,7 @@ class LockstepSolver {
     const uint32_t of_b = filling.BinOf(b);
     const ItemSize change = sorted_.SizeOf(a) - sorted_.SizeOf(b);
     if (of_a == of_b || !filling[of_b].Holds(change) || !filling[of_a].Holds(-change)) return;
+    if (Rule() == RankRule::kFixed && of_a / sorted_.slots != of_b / sorted_.slots) return;
     filling.Move(a, of_b);
     filling.Move(b, of_a);
   }
@@ -284,6 +287,11 @@ class LockstepSolver {
       filling = *std::move(shared);
     }
     const uint64_t time = Search(Rule(), steps, filling);
+    Keep(time, std::move(filling));
+  }
+
+  // Keeps the filling if it is the best so far.
+  void Keep(uint64_t time, Filling filling) {
     if (best_ && step_time_ <= time) return;
     best_ = std::move(filling);
     step_time_ = time;

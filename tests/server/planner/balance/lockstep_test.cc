@@ -305,6 +305,34 @@ TEST(LockstepTest, TinyStepsWithEqualCountsOrGivenRanksAreNextToTheBest) {
   EXPECT_LE(refused, counts.compared / 20);
 }
 
+TEST(LockstepTest, ThoroughSearchesOnWithinGivenRanksAndEqualCounts) {
+  for (const uint64_t seed : testing::Seeds(40)) {
+    RandomStream random(seed);
+    const BalanceInstance instance = testing::RandomBalance(
+        random, {.least_items = 12, .most_items = 40, .counts = false, .equal_shares = true});
+    const std::vector<uint32_t> rank_of = instance.SolutionRanks();
+    LockstepTask task = TaskOf(instance, Effort::kThorough);
+    task.rank_of = rank_of;
+    if (const std::optional<BalancedBins> kept = BalanceLockstep(task)) {
+      ExpectKept(instance, *kept);
+      for (uint32_t bin = 0; bin < kept->bins.size(); ++bin) {
+        for (const uint32_t item : kept->bins[bin]) {
+          ASSERT_EQ(rank_of[item], bin / instance.slots) << instance.Describe();
+        }
+      }
+    }
+    task.rank_of = {};
+    task.equal_counts = true;
+    task.start = &instance.solution;
+    if (const std::optional<BalancedBins> equal = BalanceLockstep(task)) {
+      ExpectKept(instance, *equal);
+      for (const uint64_t count : testing::RankCounts(instance, equal->bins)) {
+        ASSERT_EQ(count, instance.lengths.size() / instance.ranks) << instance.Describe();
+      }
+    }
+  }
+}
+
 TEST(LockstepTest, TrainingBatchesEndNextToTheBound) {
   for (uint64_t seed = 0; seed < 4; ++seed) {
     BalanceInstance instance{

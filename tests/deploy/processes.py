@@ -1,5 +1,8 @@
 """Programs that a test runs beside itself, and what it finds of them."""
 
+import contextlib
+import os
+import pathlib
 import re
 import socket
 import subprocess
@@ -7,6 +10,8 @@ import sys
 import time
 
 failures = []
+# Sockets with the names of ports; each name is had once.
+reservations = []
 
 
 def expect(condition, message):
@@ -22,10 +27,23 @@ def report():
 
 
 def free_port():
-    """A port that nobody listens on now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """A port on which nobody listens; until this process ends no other test gets it, and no program
+    that lets the kernel choose its port. As reserved_port.cc has it, with the same names."""
+    first, beyond = 10000, 30000
+    chosen_by_kernel = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    if chosen_by_kernel > first:
+        beyond = min(beyond, chosen_by_kernel)
+    for i in range(beyond - first):
+        port = first + (os.getpid() + i) % (beyond - first)
+        reservation = socket.socket(socket.AF_UNIX)
+        with contextlib.suppress(OSError), socket.socket() as listener:
+            reservation.bind(f"\0batchplan-test-port-{port}")
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("", port))
+            reservations.append(reservation)
+            return port
+        reservation.close()
+    raise OSError(f"no port from {first} to {beyond - 1} is free")
 
 
 class Processes:

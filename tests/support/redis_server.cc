@@ -1,13 +1,10 @@
 #include "tests/support/redis_server.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <hiredis/hiredis.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,21 +39,6 @@ std::string Print(const redisReply& reply) {
 
 }  // namespace
 
-int FreePort() {
-  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  int port = 0;
-  if (bind(descriptor, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-      getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size) == 0) {
-    port = ntohs(address.sin_port);
-  }
-  close(descriptor);
-  return port;
-}
-
 RedisServer::RedisServer(std::vector<std::string> arguments) : arguments_(std::move(arguments)) {
   std::string folder = (std::filesystem::temp_directory_path() / "redis-XXXXXX").string();
   if (mkdtemp(folder.data()) == nullptr) {
@@ -64,11 +46,7 @@ RedisServer::RedisServer(std::vector<std::string> arguments) : arguments_(std::m
     return;
   }
   folder_ = folder;
-  // Another program may get the port before redis-server uses it.
-  for (int attempt = 0; attempt < 5; ++attempt) {
-    port_ = FreePort();
-    if (Spawn()) return;
-  }
+  if (Spawn()) return;
   ADD_FAILURE() << "redis-server can't be started; deploy/install_packages.sh test installs it";
 }
 
@@ -79,7 +57,7 @@ RedisServer::~RedisServer() {
 }
 
 void RedisServer::Start() {
-  if (!Spawn()) ADD_FAILURE() << "redis-server can't be started again on port " << port_;
+  if (!Spawn()) ADD_FAILURE() << "redis-server can't be started again on port " << port();
 }
 
 void RedisServer::Kill() {
@@ -97,7 +75,7 @@ void RedisServer::Freeze() {
 void RedisServer::Thaw() { kill(pid_, SIGCONT); }
 
 std::string RedisServer::url() const {
-  return (over_tls() ? "rediss://127.0.0.1:" : "redis://127.0.0.1:") + std::to_string(port_);
+  return (over_tls() ? "rediss://127.0.0.1:" : "redis://127.0.0.1:") + std::to_string(port());
 }
 
 std::string RedisServer::socket_url() const { return "redis+unix://" + folder_ + "/socket"; }
@@ -124,7 +102,7 @@ bool RedisServer::over_tls() const {
 }
 
 bool RedisServer::Spawn() {
-  const std::string port = std::to_string(port_);
+  const std::string port = std::to_string(port_.number());
   const std::string socket = folder_ + "/socket";
   std::vector<std::string> words = {"--bind",       "127.0.0.1",
                                     "--port",       over_tls() ? "0" : port,

@@ -17,10 +17,9 @@
 #include <string>
 #include <vector>
 
-namespace batchplan::testing {
+#include "tests/support/reserved_port.h"
 
-// A port on which nobody listens at the moment.
-int FreePort();
+namespace batchplan::testing {
 
 class RedisServer {
  public:
@@ -41,7 +40,7 @@ class RedisServer {
   void Freeze();
   void Thaw();
 
-  int port() const { return port_; }
+  int port() const { return port_.number(); }
   // redis:// or rediss://, with 127.0.0.1.
   std::string url() const;
   std::string socket_url() const;
@@ -57,7 +56,7 @@ class RedisServer {
 
   std::vector<std::string> arguments_;
   std::string folder_;
-  int port_ = 0;
+  const ReservedPort port_;
   pid_t pid_ = 0;
 };
 

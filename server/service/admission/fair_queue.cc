@@ -43,13 +43,12 @@ void FairQueue::Push(const Call& call, Instant now) {
     throw;
   }
   job.queue.splice(job.queue.end(), queue);
-  // An owner or job that was away has no credit for that time.
+  Arrive(owner, level_);
+  Arrive(job, owner.level);
   if (owner.waiting == 0) {
-    owner.used = std::max(owner.used, reached_);
     waiting_owners_.splice(waiting_owners_.end(), owner.node);
   }
   if (job.waiting == 0) {
-    job.used = std::max(job.used, owner.reached);
     owner.waiting_jobs.splice(owner.waiting_jobs.end(), job.idle ? idle_ : job.node, job.place);
     job.idle = false;
   }
@@ -61,6 +60,27 @@ void FairQueue::Push(const Call& call, Instant now) {
   ++waiting_;
   waiting_time_ += call.time;
   cost_ += call.cost;
+}
+
+void FairQueue::Arrive(Account& account, Level& level) {
+  if (account.calls() == 0) {
+    ++level.busy;
+    // Behind by as much as before, or no longer ahead.
+    account.used = std::max(account.used,
+                            std::min(level.share, account.used + (level.share - account.left_at)));
+  }
+  // An account that was away has no credit for that time.
+  if (account.waiting == 0) account.used = std::max(account.used, level.reached);
+}
+
+void FairQueue::Leave(Account& account, Level& level) {
+  if (account.calls() > 0) return;
+  --level.busy;
+  account.left_at = level.share;
+}
+
+void FairQueue::Share(absl::Duration time, Level& level) {
+  level.share += time / static_cast<double>(level.busy);
 }
 
 void FairQueue::Unqueue(Place& place) {
@@ -127,8 +147,12 @@ std::optional<uint64_t> FairQueue::Pop(size_t free_threads) {
   Job& job = *next->job;
   Owner& owner = *job.owner;
   Unqueue(*next);
-  reached_ = std::max(reached_, owner.used);
-  owner.reached = std::max(owner.reached, job.used);
+  const auto reach = [](const Account& account, Level& level) {
+    level.reached = std::max(level.reached, account.used);
+    level.share = std::max(level.share, level.reached);
+  };
+  reach(owner, level_);
+  reach(job, owner.level);
   for (Account* account : AccountsOf(job)) {
     ++account->taken;
     account->used += next->call.time;
@@ -150,11 +174,15 @@ void FairQueue::Done(uint64_t id, absl::Duration time, Instant now) {
     account->cost -= call.cost;
     account->used += time - call.time;
   }
+  Share(time, level_);
+  Share(time, owner.level);
   if (job.name == nullptr) {
     Learn(owner, call.job, time, now);
   } else if (job.calls() == 0) {
     BeginIdle(job, now);
   }
+  Leave(job, owner.level);
+  Leave(owner, level_);
   ForgetIfGone(owner);
   ForgetIdle(now);
 }
@@ -178,7 +206,8 @@ void FairQueue::Learn(Owner& owner, const std::string& name, absl::Duration used
   job.place = job.node.begin();
   // The job is charged as if the call had been its own. The newcomers stay charged too, since other
   // newcomers come next.
-  job.used = owner.reached + used;
+  job.used = owner.level.reached + used;
+  job.left_at = owner.level.share;
   for (const auto calls : {&Job::queue, &Job::taken_calls}) {
     for (auto next = (newcomers.*calls).begin(); next != (newcomers.*calls).end();) {
       const auto at = next++;
@@ -195,6 +224,7 @@ void FairQueue::Learn(Owner& owner, const std::string& name, absl::Duration used
       place.job = &job;
     }
   }
+  if (job.calls() > 0) ++owner.level.busy;
   if (job.waiting > 0) {
     owner.waiting_jobs.splice(owner.waiting_jobs.end(), job.node);
     if (newcomers.waiting == 0) {
@@ -236,6 +266,8 @@ bool FairQueue::Remove(uint64_t id) {
   calls_.erase(found);
   cost_ -= cost;
   for (Account* account : AccountsOf(job)) account->cost -= cost;
+  Leave(job, job.owner->level);
+  Leave(*job.owner, level_);
   if (job.name != nullptr && job.calls() == 0) BeginIdle(job, job.idle_since);
   ForgetIfGone(*job.owner);
   return true;

@@ -16,6 +16,9 @@
 // the least thread time is next, of its jobs the one that has used the least, of that job's calls
 // the oldest. A call is charged its estimated time when it is popped, and its real time when it is
 // done. Absence saves nothing up: an owner that returns begins at the time of those being served.
+// What one has used beyond an equal share of those with calls is set off against the share that it
+// gets from then on, also while it is away: it waits until its share has caught up, and not until
+// all others, who may be many and come in turn, have used as much.
 // So among owners (and among jobs of one owner) that always have calls waiting, none gets more time
 // than another by more than the longest call of each, whatever it sends; and time that one does not
 // use goes to the others. A popped call is not interrupted.
@@ -136,8 +139,19 @@ class FairQueue {
     uint64_t cost = 0;
     // Thread time. Only differences between accounts of one level mean something.
     absl::Duration used;
+    // Level::share when its last call ended.
+    absl::Duration left_at;
 
     size_t calls() const { return waiting + taken; }
+  };
+  // All owners, or the jobs of one.
+  struct Level {
+    // The used time of the one that was served last.
+    absl::Duration reached;
+    // How many have calls, and the used time of one that has had calls and its equal share all
+    // along.
+    size_t busy = 0;
+    absl::Duration share;
   };
   struct Owner;
   struct Job : Account {
@@ -163,8 +177,7 @@ class FairQueue {
     // One node: in waiting_owners_ while it has waiting calls, or here.
     std::list<Owner*> node;
     std::list<Owner*>::iterator place;
-    // The used time of the job that was served last.
-    absl::Duration reached;
+    Level level;
   };
   struct Place {
     Call call;
@@ -190,6 +203,10 @@ class FairQueue {
   // Next() within one job.
   Place* NextOf(Job& job, size_t free_threads);
   static std::array<Account*, 2> AccountsOf(Job& job) { return {job.owner, &job}; }
+  // Before an account gets a call, after it lost one, and for a call that used `time`.
+  static void Arrive(Account& account, Level& level);
+  static void Leave(Account& account, Level& level);
+  static void Share(absl::Duration time, Level& level);
   // Removes the call from the waiting ones.
   void Unqueue(Place& place);
   // Gives a job with `used` time a place of its own, and its calls from among the newcomers.
@@ -204,8 +221,7 @@ class FairQueue {
   std::unordered_map<uint64_t, Place> calls_;
   // The job whose last call is longest ago comes first.
   std::list<Job*> idle_;
-  // The used time of the owner that was served last.
-  absl::Duration reached_;
+  Level level_;
   size_t waiting_ = 0;
   absl::Duration waiting_time_;
   uint64_t cost_ = 0;

@@ -20,20 +20,18 @@
 #include "absl/strings/str_join.h"
 #include "tests/server/service/server_process.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/reserved_port.h"
 
 namespace batchplan {
 
 // A server process on its own port that can be killed and started again there.
 class Replica {
  public:
-  explicit Replica(std::vector<std::string> flags)
-      : flags_(std::move(flags)), port_(testing::FreePort()) {
-    Start();
-  }
+  explicit Replica(std::vector<std::string> flags) : flags_(std::move(flags)) { Start(); }
   ~Replica() { Kill(); }
 
   void Start() {
-    std::vector<std::string> flags = {absl::StrCat("--listen=127.0.0.1:", port_), kNoMetrics,
+    std::vector<std::string> flags = {absl::StrCat("--listen=127.0.0.1:", port()), kNoMetrics,
                                       "--planning_threads=1"};
     flags.insert(flags.end(), flags_.begin(), flags_.end());
     process_ = std::make_unique<ServerProcess>(std::move(flags));
@@ -50,7 +48,7 @@ class Replica {
     process_.reset();
   }
 
-  int port() const { return port_; }
+  int port() const { return port_.number(); }
 
   // The number of open descriptors and of threads.
   size_t descriptors() const { return EntriesIn("fd"); }
@@ -73,7 +71,7 @@ class Replica {
   }
 
   const std::vector<std::string> flags_;
-  const int port_;
+  const testing::ReservedPort port_;
   std::unique_ptr<ServerProcess> process_;
   std::jthread reader_;
 };

@@ -27,6 +27,7 @@
 #include "tests/support/certificates.h"
 #include "tests/support/generators.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/reserved_port.h"
 #include "tests/support/scratch_directory.h"
 
 namespace batchplan {
@@ -491,8 +492,9 @@ TEST(Replicas, DoNotStartWithAStoreThatTheyCanNeverUse) {
   };
   EXPECT_THAT(output({"--rendezvous_store=rediss://redis", "--rendezvous_tls_ca=/no/such"}),
               ::testing::HasSubstr("--rendezvous_tls_ca=/no/such can't be used"));
+  const testing::ReservedPort bus;
   const RedisServer cluster(
-      {"--cluster-enabled", "yes", "--cluster-port", absl::StrCat(testing::FreePort())});
+      {"--cluster-enabled", "yes", "--cluster-port", absl::StrCat(bus.number())});
   EXPECT_THAT(output({absl::StrCat("--rendezvous_store=", cluster.url())}),
               ::testing::HasSubstr("is a Redis Cluster"));
 }

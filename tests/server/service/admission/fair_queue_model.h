@@ -36,13 +36,10 @@ class FairQueueModel {
   void Push(const Call& call) {
     const Place place = PlaceOf(call.owner, call.job);
     Owner& owner = owners_[call.owner];
-    if (!Waits([&](const Call& one) { return one.owner == call.owner; })) {
-      owner.used = std::max(owner.used, reached_);
-    }
-    absl::Duration& used = owner.jobs[place.second].used;
-    if (!Waits([&](const Call& one) { return placed_[one.id] == place; })) {
-      used = std::max(used, owner.reached);
-    }
+    Arrive(owner, level_, Held(call.owner).first > 0,
+           Waits([&](const Call& one) { return one.owner == call.owner; }));
+    Arrive(owner.jobs[place.second], owner.level, Held(place).first > 0,
+           Waits([&](const Call& one) { return placed_[one.id] == place; }));
     placed_[call.id] = place;
     waiting_.push_back(call);
   }
@@ -57,9 +54,9 @@ class FairQueueModel {
     if (next == nullptr) return std::nullopt;
     const Call call = *next;
     Owner& owner = owners_[call.owner];
-    Job& job = owner.jobs[placed_[call.id].second];
-    reached_ = std::max(reached_, owner.used);
-    owner.reached = std::max(owner.reached, job.used);
+    Account& job = owner.jobs[placed_[call.id].second];
+    Reach(owner, level_);
+    Reach(job, owner.level);
     owner.used += call.time;
     job.used += call.time;
     std::erase_if(waiting_, [&](const Call& one) { return one.id == call.id; });
@@ -70,19 +67,27 @@ class FairQueueModel {
   void Done(uint64_t id, absl::Duration time) {
     const auto found = Find(taken_, id);
     const Call call = *found;
-    taken_.erase(found);
     Owner& owner = owners_[call.owner];
     const Place place = placed_[id];
+    const auto owners = std::count_if(owners_.begin(), owners_.end(),
+                                      [&](const auto& one) { return Held(one.first).first > 0; });
+    const auto jobs = std::count_if(owner.jobs.begin(), owner.jobs.end(), [&](const auto& one) {
+      return Held(Place(call.owner, one.first)).first > 0;
+    });
+    level_.share += time / static_cast<double>(owners);
+    owner.level.share += time / static_cast<double>(jobs);
+    taken_.erase(found);
     owner.used += time - call.time;
     owner.jobs[place.second].used += time - call.time;
     if (!place.second.has_value() && !owner.jobs.contains(call.job)) {
-      owner.jobs[call.job].used = owner.reached + time;
+      owner.jobs[call.job] = {.used = owner.level.reached + time, .left_at = owner.level.share};
       for (const auto* calls : {&waiting_, &taken_}) {
         for (const Call& one : *calls) {
           if (one.owner == call.owner && one.job == call.job) placed_[one.id].second = call.job;
         }
       }
     }
+    NoteAbsence(place);
   }
 
   bool Remove(uint64_t id) {
@@ -90,6 +95,7 @@ class FairQueueModel {
     if (found == waiting_.end()) return false;
     const std::string owner = found->owner;
     waiting_.erase(found);
+    NoteAbsence(placed_[id]);
     if (owners_[owner].jobs.size() == 1 && !Held(owner).first) owners_.erase(owner);
     return true;
   }
@@ -121,15 +127,37 @@ class FairQueueModel {
   }
 
  private:
-  struct Job {
+  struct Account {
     absl::Duration used;
+    // The level's share when it was left without calls.
+    absl::Duration left_at;
   };
-  struct Owner {
-    absl::Duration used;
+  struct Level {
     absl::Duration reached;
-    // Newcomers have no name here.
-    std::map<std::optional<std::string>, Job> jobs = {{std::nullopt, {}}};
+    absl::Duration share;
   };
+  struct Owner : Account {
+    Level level;
+    // Newcomers have no name here.
+    std::map<std::optional<std::string>, Account> jobs = {{std::nullopt, {}}};
+  };
+
+  static void Arrive(Account& account, const Level& level, bool has_calls, bool waits) {
+    if (!has_calls) {
+      const absl::Duration as_far_behind = account.used + (level.share - account.left_at);
+      account.used = std::max(account.used, std::min(level.share, as_far_behind));
+    }
+    if (!waits) account.used = std::max(account.used, level.reached);
+  }
+  static void Reach(const Account& account, Level& level) {
+    level.reached = std::max(level.reached, account.used);
+    level.share = std::max(level.share, level.reached);
+  }
+  void NoteAbsence(const Place& place) {
+    Owner& owner = owners_[place.first];
+    if (Held(place).first == 0) owner.jobs[place.second].left_at = owner.level.share;
+    if (Held(place.first).first == 0) owner.left_at = level_.share;
+  }
 
   static std::vector<Call>::iterator Find(std::vector<Call>& calls, uint64_t id) {
     return std::find_if(calls.begin(), calls.end(), [id](const Call& c) { return c.id == id; });
@@ -189,7 +217,7 @@ class FairQueueModel {
   size_t free_threads_ = 0;
   std::map<std::string, Owner> owners_;
   std::map<uint64_t, Place> placed_;
-  absl::Duration reached_;
+  Level level_;
   std::vector<Call> waiting_;
   std::vector<Call> taken_;
 };

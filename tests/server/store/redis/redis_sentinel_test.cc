@@ -19,6 +19,7 @@
 #include "tests/server/store/redis/scripted_redis.h"
 #include "tests/support/certificates.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/reserved_port.h"
 #include "tests/support/scratch_directory.h"
 
 namespace batchplan::testing {
@@ -61,10 +62,11 @@ absl::Status Find(const RedisAddress& address) {
 
 TEST(RedisSentinelTest, TheFirstThatKnowsTheMasterLeadsToIt) {
   const RedisServer redis;
+  const ReservedPort nobody;
   ScriptedRedis unknowing({Answer(kKnowsNone)});
   ScriptedRedis knowing({Answer(MasterAt(redis.port()))});
   ScriptedRedis unasked({});
-  RedisAddress address = By({FreePort(), unknowing.port(), knowing.port(), unasked.port()});
+  RedisAddress address = By({nobody.number(), unknowing.port(), knowing.port(), unasked.port()});
   address.database = 3;
   std::unique_ptr<RedisConnection> connection = OpenRedis(address, In(seconds(20))).value();
   EXPECT_EQ(RedisBytes(**connection->Call({"SET", "key", "value"}, In(seconds(20)))), "OK");
@@ -81,14 +83,14 @@ TEST(RedisSentinelTest, OneThatIsSilentCostsItsPartOfTheTime) {
 }
 
 TEST(RedisSentinelTest, WhereNoneKnowsTheMasterEachAnswerIsTold) {
-  const int nobody = FreePort();
+  const ReservedPort nobody;
   ScriptedRedis unknowing({Answer(kKnowsNone)});
   ScriptedRedis odd({Answer("*1\r\n$1\r\nx\r\n")});
   ScriptedRedis refusing({Answer("-ERR unknown command 'SENTINEL'\r\n")});
-  absl::Status status = Find(By({nobody, unknowing.port(), odd.port(), refusing.port()}));
+  absl::Status status = Find(By({nobody.number(), unknowing.port(), odd.port(), refusing.port()}));
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(std::string(status.message()),
-            absl::StrCat("no Sentinel knows the master my: 127.0.0.1:", nobody,
+            absl::StrCat("no Sentinel knows the master my: 127.0.0.1:", nobody.number(),
                          ": Connection refused; 127.0.0.1:", unknowing.port(),
                          ": knows no such master; 127.0.0.1:", odd.port(),
                          ": names no host and port; 127.0.0.1:", refusing.port(),

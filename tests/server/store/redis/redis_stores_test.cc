@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/support/generators.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/reserved_port.h"
 
 namespace batchplan::testing {
 namespace {
@@ -89,7 +90,8 @@ TEST(RedisStoresTest, AUrlThatIsNoneIsRefusedWithoutItsPassword) {
 }
 
 TEST(RedisStoresTest, AClusterIsRefusedAtOnceWithWhatWouldDo) {
-  RedisServer redis({"--cluster-enabled", "yes", "--cluster-port", std::to_string(FreePort())});
+  const ReservedPort bus;
+  RedisServer redis({"--cluster-enabled", "yes", "--cluster-port", std::to_string(bus.number())});
   for (const bool slots : {false, true}) {
     if (slots) {
       ASSERT_EQ(redis.Command({"CLUSTER", "ADDSLOTSRANGE", "0", "16383"}), "OK");

@@ -65,7 +65,8 @@ void FairQueue::Push(const Call& call, Instant now) {
 void FairQueue::Arrive(Account& account, Level& level) {
   if (account.calls() == 0) {
     ++level.busy;
-    // Behind by as much as before, or no longer ahead.
+    // One that had used less than its share stays as far behind it. One that had used more waits
+    // for the share to catch up.
     account.used = std::max(account.used,
                             std::min(level.share, account.used + (level.share - account.left_at)));
   }

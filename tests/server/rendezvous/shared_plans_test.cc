@@ -67,8 +67,7 @@ TEST(SharedPlansTest, AReplicaThatDiesPlanningIsReplacedByOneOther) {
   world.Finish();
 }
 
-// Replicas that live for less than a planner is believed in: whoever comes after that plans at
-// once.
+// Joins that come and go while the dead planner has its time do not prolong that.
 TEST(SharedPlansTest, ADeadPlannerCostsAStepItsTimeOnce) {
   World world({.workers = 1, .replicas = 2, .deaths = 4, .shares = true}, nullptr);
   world.SetPlannersHeld(true);

@@ -13,8 +13,8 @@ namespace batchplan::python {
 void BindCallRules(nanobind::module_& module);
 
 // kernels.cc: the kernels for Python's tensors, which come as DLPack: in host memory or on a CUDA
-// device, where the work is enqueued on the caller's stream. No tensor library is linked. Adds Row
-// and Field.
+// device, where the work is enqueued on the caller's stream. No tensor library is linked. Adds
+// RowLayout, Row and Field.
 void BindKernels(nanobind::module_& module);
 
 }  // namespace batchplan::python

@@ -1,5 +1,7 @@
 #include "client/python/core/kept_thread.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
 #include <condition_variable>
@@ -26,6 +28,10 @@ struct Worker {
   std::optional<Task> task;
   bool ends = false;
   std::thread thread;
+#ifdef __linux__
+  // That it was told to run on.
+  cpu_set_t cores{};
+#endif
 };
 
 struct Keeper {
@@ -53,6 +59,18 @@ class WithoutSignals {
  private:
   sigset_t before_;
 };
+
+// Has a kept thread run where the caller may: threads begin on the cores of who starts them, and a
+// process that is bound later, or other threads of it, may have others.
+void RunOnCallersCores([[maybe_unused]] Worker& worker) {
+#ifdef __linux__
+  cpu_set_t cores;
+  if (pthread_getaffinity_np(pthread_self(), sizeof cores, &cores) != 0) return;
+  if (CPU_EQUAL(&cores, &worker.cores) != 0) return;
+  pthread_setaffinity_np(worker.thread.native_handle(), sizeof cores, &cores);
+  worker.cores = cores;
+#endif
+}
 
 // False where another one is kept.
 bool Keep(const std::shared_ptr<Worker>& worker) {
@@ -106,6 +124,7 @@ std::future<SharedPlan> PlanInThread(std::function<SharedPlan()> make) {
   const std::lock_guard lock(worker->mutex);
   worker->task = std::move(task);
   if (is_kept) {
+    RunOnCallersCores(*worker);
     worker->wakes.notify_one();
   } else {
     const WithoutSignals without_signals;

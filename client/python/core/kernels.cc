@@ -7,6 +7,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -14,15 +15,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/python/core/bindings.h"
+#include "client/python/core/row_layout.h"
 #include "client/python/core/status_error.h"
 #include "client/python/core/unlocked.h"
+#include "client/python/core/viewing.h"
 
 namespace nb = nanobind;
 
@@ -122,9 +128,13 @@ void PadTokens(const batchplan_field& field, uint64_t first, uint64_t count) {
 // A micro-batch's row on a device. What is enqueued reads its arrays, which the caller keeps.
 class Row {
  public:
-  Row(batchplan_backend backend, const batchplan_row& row, const uint32_t* sequence_index,
-      batchplan_status* error_word)
-      : backend_(backend), row_(row), sequence_index_(sequence_index), error_word_(error_word) {}
+  Row(batchplan_backend backend, std::shared_ptr<const RowLayout> layout, const batchplan_row& row,
+      const uint32_t* sequence_index, batchplan_status* error_word)
+      : backend_(backend),
+        layout_(std::move(layout)),
+        row_(row),
+        sequence_index_(sequence_index),
+        error_word_(error_word) {}
 
   void Pack(const std::vector<batchplan_field>& fields, bool indexed, uintptr_t offsets,
             uint64_t num_rows, uint64_t num_tokens, uintptr_t stream) const {
@@ -233,39 +243,12 @@ class Row {
   }
 
   batchplan_backend backend_;
+  // Has the arrays of a row on the host.
+  std::shared_ptr<const RowLayout> layout_;
   batchplan_row row_;
   const uint32_t* sequence_index_;
   batchplan_status* error_word_;
 };
-
-// Writes what PackedRow needs of a row whose sequences have `lengths` tokens, on the host. Without
-// `shared` prefixes are not; without `subtree_end` it is not needed.
-void LayOut(const Vector<const uint32_t>& lengths,
-            const std::optional<Vector<const uint32_t>>& shared,
-            const Vector<int32_t>& least_shared, const std::optional<Vector<int32_t>>& subtree_end,
-            uint32_t length_multiple, uint32_t row_width, uint32_t sequence_width) {
-  const auto count = static_cast<uint32_t>(lengths.size());
-  if ((shared && shared->size() != count) || least_shared.size() != count ||
-      (subtree_end && subtree_end->size() != row_width)) {
-    Refuse("the row's arrays do not fit each other");
-  }
-  std::vector<int32_t> cu_seqlens(lengths.size() + 1);
-  std::vector<int32_t> cu_seqlens_padded(lengths.size() + 1);
-  const batchplan_layout_options options = {.length_multiple = length_multiple,
-                                            .context_parallel = 1,
-                                            .row_width = row_width,
-                                            .sequence_width = sequence_width,
-                                            .sharding = BATCHPLAN_SHARDING_ZIGZAG};
-  batchplan_packed_layout layout = {};
-  layout.cu_seqlens = cu_seqlens.data();
-  layout.cu_seqlens_padded = cu_seqlens_padded.data();
-  layout.least_shared = least_shared.data();
-  layout.subtree_end = subtree_end ? subtree_end->data() : nullptr;
-  const Unlocked unlocked;
-  Check(batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths.data(),
-                                 shared ? shared->data() : nullptr, count, &options, &layout,
-                                 nullptr, nullptr));
-}
 
 }  // namespace
 
@@ -275,29 +258,58 @@ void BindKernels(nb::module_& module) {
            nb::arg("element_size"), nb::arg("elements_per_token"), nb::arg("width"),
            nb::arg("token_shift"), nb::arg("pad_value"));
 
-  const auto make_row = [](batchplan_backend backend, uintptr_t cu_seqlens,
-                           uintptr_t cu_seqlens_padded, uintptr_t sequence_index,
-                           uint32_t num_sequences, std::optional<uintptr_t> least_shared,
-                           uintptr_t error_word, uint32_t length_multiple, uint32_t row_width,
-                           uint32_t sequence_width, uint32_t context_parallel,
+  const auto array = [](const std::optional<Vector<const uint32_t>>& values) {
+    return std::span(values->data(), values->size());
+  };
+  const auto make_layout =
+      [array](const Vector<const uint32_t>& lengths, const Vector<const uint32_t>& indices,
+              const std::optional<Vector<const uint32_t>>& shared, uint32_t length_multiple,
+              uint32_t row_width, uint32_t sequence_width) {
+        const batchplan_layout_options options = {.length_multiple = length_multiple,
+                                                  .context_parallel = 1,
+                                                  .row_width = row_width,
+                                                  .sequence_width = sequence_width,
+                                                  .sharding = BATCHPLAN_SHARDING_ZIGZAG};
+        return std::make_shared<RowLayout>(array(lengths), array(indices),
+                                           shared ? std::optional(array(shared)) : std::nullopt,
+                                           options);
+      };
+  nb::class_<RowLayout>(module, "RowLayout")
+      .def(nb::new_(make_layout), nb::arg("lengths").noconvert(), nb::arg("indices").noconvert(),
+           nb::arg("shared").none().noconvert(), nb::arg("length_multiple"), nb::arg("row_width"),
+           nb::arg("sequence_width"))
+      .def("arrays",
+           [](const std::shared_ptr<RowLayout>& layout) {
+             return Viewing(layout->arrays(), layout);
+           })
+      .def_prop_ro("num_tokens", &RowLayout::num_tokens)
+      .def_prop_ro("max_seqlen", &RowLayout::max_seqlen)
+      .def_prop_ro("max_seqlen_padded", &RowLayout::max_seqlen_padded)
+      .def_prop_ro("last_index", &RowLayout::last_index)
+      // `offsets` is an address of num_rows + 1 of them.
+      .def("has_tokens",
+           [](const RowLayout& layout, uintptr_t offsets, size_t num_rows, int64_t num_tokens,
+              bool gathered) {
+             const auto* const begin = reinterpret_cast<const int64_t*>(offsets);
+             return layout.HasTokens({begin, num_rows + 1}, num_tokens, gathered);
+           })
+      .def("subtree_ends", [](const RowLayout& layout) {
+        const auto ends = std::make_shared<std::vector<int32_t>>(layout.SubtreeEnds());
+        return Viewing(*ends, ends);
+      });
+
+  const auto make_row = [](batchplan_backend backend, std::shared_ptr<RowLayout> layout,
+                           uintptr_t arrays, uintptr_t error_word, uint32_t context_parallel,
                            std::optional<uint32_t> context_parallel_rank, bool zigzag) {
-    // An empty tensor has no address, but its row shares prefixes.
-    static constexpr int32_t kNoneShared = 0;
-    const int32_t* least = least_shared ? reinterpret_cast<const int32_t*>(*least_shared) : nullptr;
-    if (least_shared && least == nullptr) least = &kNoneShared;
-    const batchplan_row row = {
-        .cu_seqlens = reinterpret_cast<const int32_t*>(cu_seqlens),
-        .cu_seqlens_padded = reinterpret_cast<const int32_t*>(cu_seqlens_padded),
-        .num_sequences = num_sequences,
-        .options = {.length_multiple = length_multiple,
-                    .context_parallel = context_parallel,
-                    .row_width = row_width,
-                    .sequence_width = sequence_width,
-                    .sharding = zigzag ? BATCHPLAN_SHARDING_ZIGZAG : BATCHPLAN_SHARDING_CONTIGUOUS},
-        .context_parallel_rank = context_parallel_rank.value_or(BATCHPLAN_ALL_RANKS),
-        .least_shared = least};
+    const auto* const own =
+        arrays == 0 ? layout->arrays().data() : reinterpret_cast<const int32_t*>(arrays);
+    batchplan_row row = layout->RowOf(own);
+    row.options.context_parallel = context_parallel;
+    row.options.sharding = zigzag ? BATCHPLAN_SHARDING_ZIGZAG : BATCHPLAN_SHARDING_CONTIGUOUS;
+    row.context_parallel_rank = context_parallel_rank.value_or(BATCHPLAN_ALL_RANKS);
     // Positions are below 2^31 here: torch has no unsigned ones.
-    return Row(backend, row, reinterpret_cast<const uint32_t*>(sequence_index),
+    const auto* const indices = reinterpret_cast<const uint32_t*>(layout->IndicesOf(own));
+    return Row(backend, std::move(layout), row, indices,
                reinterpret_cast<batchplan_status*>(error_word));
   };
   const auto add_move = [](nb::class_<Row>& row, const char* name, auto method) {
@@ -305,11 +317,9 @@ void BindKernels(nb::module_& module) {
             nb::arg("num_rows"), nb::arg("num_tokens"), nb::arg("stream"));
   };
   nb::class_<Row> row(module, "Row");
-  row.def(nb::new_(make_row), nb::arg("backend"), nb::arg("cu_seqlens"),
-          nb::arg("cu_seqlens_padded"), nb::arg("sequence_index"), nb::arg("num_sequences"),
-          nb::arg("least_shared").none(), nb::arg("error_word"), nb::kw_only(),
-          nb::arg("length_multiple"), nb::arg("row_width"), nb::arg("sequence_width"),
-          nb::arg("context_parallel"), nb::arg("context_parallel_rank").none(), nb::arg("zigzag"));
+  row.def(nb::new_(make_row), nb::arg("backend"), nb::arg("layout"), nb::arg("arrays"),
+          nb::arg("error_word"), nb::arg("context_parallel"),
+          nb::arg("context_parallel_rank").none(), nb::arg("zigzag"));
   add_move(row, "pack", &Row::Pack);
   add_move(row, "unpack", &Row::Unpack);
   row.def("unpack_gradient", &Row::UnpackGradient, nb::arg("source"), nb::arg("destination"),
@@ -318,10 +328,6 @@ void BindKernels(nb::module_& module) {
   row.def("sum", &Row::Sum, nb::arg("values"), nb::arg("weights").none(), nb::arg("sums"),
           nb::arg("weight_sums"), nb::arg("workspace").none(), nb::arg("stream"));
   row.def("workspace_size", &Row::workspace_size);
-  module.def("lay_out", &LayOut, nb::arg("lengths").noconvert(),
-             nb::arg("shared").none().noconvert(), nb::arg("least_shared").noconvert(),
-             nb::arg("subtree_end").none().noconvert(), nb::kw_only(), nb::arg("length_multiple"),
-             nb::arg("row_width"), nb::arg("sequence_width"));
   module.def("backend_status", &batchplan_backend_status);
   module.def("backend_error", &batchplan_backend_error);
   module.def("status_string",

@@ -17,7 +17,6 @@
 #include <stop_token>
 #include <string>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -33,6 +32,7 @@
 #include "client/python/core/planning.h"
 #include "client/python/core/status_error.h"
 #include "client/python/core/unlocked.h"
+#include "client/python/core/viewing.h"
 #include "proto/batchplan/v1/convert.h"
 #include "proto/batchplan/v1/json.h"
 #include "server/explain/explanation.h"
@@ -48,8 +48,6 @@ namespace {
 template <typename Number>
 using Numbers = nb::ndarray<const Number, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Array = Numbers<uint32_t>;
-template <typename Number>
-using NumpyArray = nb::ndarray<nb::numpy, const Number, nb::ndim<1>, nb::c_contig>;
 using SharedPlan = std::shared_ptr<Planned>;
 using Stop = std::stop_source;
 
@@ -84,16 +82,6 @@ std::vector<LoadItems> View(const std::vector<std::tuple<std::string, Array, Amo
 
 ManifestArrays View(const Arrays& arrays) {
   return std::apply([](const auto&... each) { return ManifestArrays{View(each)...}; }, arrays);
-}
-
-// `values` without a copy: the array keeps their owner.
-template <typename Values, typename Owner>
-auto Viewing(const Values& values, Owner owner) {
-  using Number = std::remove_cvref_t<decltype(*values.data())>;
-  auto kept = std::make_unique<Owner>(std::move(owner));
-  nb::capsule capsule(kept.get(), [](void* share) noexcept { delete static_cast<Owner*>(share); });
-  kept.release();
-  return NumpyArray<Number>(values.data(), {static_cast<size_t>(values.size())}, capsule);
 }
 
 // A getter of one of the arrays of a pass.

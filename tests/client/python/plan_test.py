@@ -5,8 +5,12 @@ import dataclasses
 import html
 import importlib.metadata
 import json
+import os
 import pickle
 import re
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 
@@ -375,6 +379,27 @@ def test_other_threads_run_while_a_plan_is_made():
     # A busy machine may pause it now and then; Python's lock, if it were held, always.
     lengths = long_tailed(500_000)
     assert any(longest_pause_while_planning(lengths) < 0.5 for _ in range(20))
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity") or os.cpu_count() == 1, reason="needs Linux and two cores")
+def test_a_plan_is_made_on_the_cores_of_its_caller():
+    program = """
+        import batchplan, os
+
+        def threads():
+            return {int(one) for one in os.listdir("/proc/self/task")}
+
+        before, cores = threads(), sorted(os.sched_getaffinity(0))
+        batchplan.plan([5, 7], max_tokens=16)
+        (planner,) = threads() - before
+        for own in (cores[:1], cores[-1:], cores):
+            os.sched_setaffinity(0, own)
+            batchplan.plan([5, 7], max_tokens=16)
+            assert threads() - before == {planner}
+            print(os.sched_getaffinity(planner) == set(own))
+        """
+    run = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True)
+    assert (run.stdout, run.stderr) == ("True\n" * 3, "")
 
 
 def embedded(page, name):

@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import batchplan
-from batchplan.torch import PackedBatch, PackedLoss, PackedRow, _batch_field, _row, _verdict, check, pack, sums, unpack
+from batchplan.torch import PackedBatch, PackedLoss, PackedRow, _batch_field, _layout, _verdict, check, pack, sums, unpack
 from devices import DEVICES, use_backend
 
 LENGTHS = [3, 5, 2]
@@ -67,7 +67,7 @@ def readings(monkeypatch):
     """Host memory is a device of which the host knows nothing until it is told; the readings that were made."""
     use_backend(monkeypatch, "torch")
     made = []
-    for module in (_batch_field, _row):
+    for module in (_batch_field, _layout):
         monkeypatch.setattr(module, "is_on_host", lambda device: False)
     monkeypatch.setattr(_verdict, "reading_of", lambda tensors: FakeReading(tensors, made))
     monkeypatch.setattr(_verdict, "_asked", {})

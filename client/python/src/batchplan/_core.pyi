@@ -47,20 +47,31 @@ class Field:
         pad_value: bytes,
     ) -> None: ...
 
+class RowLayout:
+    num_tokens: int
+    max_seqlen: int
+    max_seqlen_padded: int
+    last_index: int
+    def __init__(
+        self,
+        lengths: _Uint32s,
+        indices: _Uint32s,
+        shared: _Uint32s | None,
+        length_multiple: int,
+        row_width: int,
+        sequence_width: int,
+    ) -> None: ...
+    def arrays(self) -> NDArray[numpy.int32]: ...
+    def has_tokens(self, offsets: int, num_rows: int, num_tokens: int, gathered: bool) -> bool: ...
+    def subtree_ends(self) -> NDArray[numpy.int32]: ...
+
 class Row:
     def __init__(
         self,
         backend: int,
-        cu_seqlens: int,
-        cu_seqlens_padded: int,
-        sequence_index: int,
-        num_sequences: int,
-        least_shared: int | None,
+        layout: RowLayout,
+        arrays: int,
         error_word: int,
-        *,
-        length_multiple: int,
-        row_width: int,
-        sequence_width: int,
         context_parallel: int,
         context_parallel_rank: int | None,
         zigzag: bool,
@@ -104,16 +115,6 @@ class Row:
     ) -> None: ...
     def workspace_size(self) -> int: ...
 
-def lay_out(
-    lengths: _Uint32s,
-    shared: _Uint32s | None,
-    least_shared: NDArray[numpy.int32],
-    subtree_end: NDArray[numpy.int32] | None,
-    *,
-    length_multiple: int,
-    row_width: int,
-    sequence_width: int,
-) -> None: ...
 def backend_status(backend: int) -> int: ...
 def backend_error(backend: int) -> str: ...
 def status_string(status: int) -> str: ...

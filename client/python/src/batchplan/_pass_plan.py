@@ -19,7 +19,7 @@ from batchplan._errors import Error
 from batchplan._measured import Comparison, MicroBatchTiming, compare, milliseconds
 from batchplan._micro_batch import MicroBatch, Uint32s, restore_read_only
 from batchplan._plan_loads import LoadValues
-from batchplan._plan_metrics import decision_of, metrics_of
+from batchplan._plan_metrics import MiniBatchDecision, PlanMetrics, decision_of, metrics_of
 from batchplan._rank_plan import RankPlan
 
 
@@ -88,8 +88,7 @@ class PassPlan:
             )
         self.length_multiple: int = head["lengthMultiple"]
         self.padded = asked.padded[place]
-        self.metrics = metrics_of(head["metrics"])
-        self.decisions = tuple(map(decision_of, head["decisions"]))
+        self._head = head
         self.data_parallel = asked.data_parallel
         self.context_parallel = asked.context_parallel
         if self.is_dynamic:
@@ -109,6 +108,14 @@ class PassPlan:
                     f'the answer is no plan of this request: item_ranks of "{load}" of passes[{place}] has '
                     f"{len(own)} entries; must have {entries}, one for each item"
                 )
+
+    @functools.cached_property
+    def metrics(self) -> PlanMetrics:
+        return metrics_of(self._head["metrics"])
+
+    @functools.cached_property
+    def decisions(self) -> tuple[MiniBatchDecision, ...]:
+        return tuple(map(decision_of, self._head["decisions"]))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         restore_read_only(self, state)
@@ -251,7 +258,10 @@ class PassPlan:
     def _content(self) -> dict[str, Any]:
         """What makes two passes equal."""
         found = {name: value for name, value in vars(self).items() if not name.startswith("_")}
-        return {**found, "ranks": self._ranks, "is_slice": self._is_slice}
+        return {
+            **found, "metrics": self.metrics, "decisions": self.decisions, "ranks": self._ranks,
+            "is_slice": self._is_slice,
+        }  # fmt: skip
 
     def __repr__(self) -> str:
         metrics = self.metrics

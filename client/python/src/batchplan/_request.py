@@ -35,6 +35,9 @@ Value = TypeVar("Value")
 _OF_SEQUENCES = (
     "group_ids", "ranks", "prompt_lengths", "shared_prefixes", "shared_with", "loads", "items", "kinds", "ages",
 )  # fmt: skip
+# Of what is not given.
+_NONE = numpy.empty(0, numpy.uint32)
+_NONE.flags.writeable = False
 # Of protobuf's JSON, which has no numbers for these.
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
@@ -66,7 +69,7 @@ class Request:
         self.lengths = uint32_of("lengths", lengths)
 
         def array(name: str, values: Any) -> NDArray[numpy.uint32]:
-            return uint32_of(name, () if values is None else values)
+            return _NONE if values is None else uint32_of(name, values)
 
         self.group_ids = array("group_ids", options.get("group_ids"))
         self.kinds = array("kinds", options.get("kinds"))

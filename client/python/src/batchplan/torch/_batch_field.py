@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Union
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 import numpy
 import torch
@@ -12,10 +14,16 @@ import torch
 from batchplan._micro_batch import MicroBatch
 from batchplan.torch._verdict import is_on_host
 
+if TYPE_CHECKING:
+    from batchplan.torch._row import PackedRow
+
 # [rows, tokens, ...] padded, nested, or one tensor [tokens, ...] a row.
 Sequences = Union[torch.Tensor, Sequence[torch.Tensor]]
 
 _MOST_SHIFT = 2**31 - 1
+# What a subclass such as a nested tensor is asked goes by way of Python otherwise, which takes longer than all that is
+# done here. Of torch before 2.0 there is none.
+_WithoutSubclass: Any = getattr(torch._C, "DisableTorchFunctionSubclass", contextlib.nullcontext)
 
 
 class Filling(NamedTuple):
@@ -26,7 +34,7 @@ class Filling(NamedTuple):
     def of(cls, name: str, pad_value: complex, shift: int, dtype: torch.dtype) -> Filling:
         """Of a field of that dtype."""
         if type(pad_value) is int and pad_value == 0 and type(shift) is int and shift == 0:
-            return _ZEROS
+            return ZEROS
         if not isinstance(shift, (int, numpy.integer)) or abs(shift) > _MOST_SHIFT:
             raise ValueError(
                 f"shift of {name} is {shift}; must be a whole number of -{_MOST_SHIFT} to {_MOST_SHIFT}"
@@ -39,7 +47,7 @@ class Filling(NamedTuple):
 
 
 # Of most fields.
-_ZEROS = Filling()
+ZEROS = Filling()
 
 
 def _fits(value: complex, dtype: torch.dtype) -> bool:
@@ -56,88 +64,142 @@ def _fits(value: complex, dtype: torch.dtype) -> bool:
     return least <= value <= most
 
 
-class BatchField(NamedTuple):
-    """One field of a batch: padded [rows, tokens, ...], or ragged [tokens, ...] with offsets [rows + 1].
-    `gathered`: its rows are the micro-batch's alone, in its order."""
+class BatchField:
+    """One field of a batch: padded [rows, tokens, ...], or ragged [tokens, ...] with offsets.
 
-    name: str
-    values: torch.Tensor
-    offsets: torch.Tensor | None
-    gathered: bool
-    # Offsets that the host has not seen.
-    is_judged_later: bool = False
+    Attributes:
+        gathered: its rows are the micro-batch's alone, in its order.
+        is_end_to_end: its tokens are those of the micro-batch's sequences, end to end, and no others.
+        is_judged_later: its offsets are such as the host has not seen.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        values: torch.Tensor,
+        num_rows: int,
+        gathered: bool,
+        *,
+        offsets: torch.Tensor | None = None,
+        lengths: list[int] | None = None,
+        is_end_to_end: bool = False,
+        is_judged_later: bool = False,
+    ) -> None:
+        """
+        Args:
+            offsets, lengths: of ragged rows one of them: where rows begin, [rows + 1], or their tokens.
+        """
+        self.name, self.values, self.num_rows, self.gathered = name, values, num_rows, gathered
+        self.is_end_to_end, self.is_judged_later = is_end_to_end, is_judged_later
+        self._offsets, self._lengths = offsets, lengths
 
     @classmethod
-    def of(cls, name: str, sequences: Sequences, microbatch: MicroBatch, gathered: bool) -> BatchField:
+    def of(cls, name: str, sequences: Sequences, row: PackedRow, gathered: bool) -> BatchField:
         """Of a list the micro-batch's rows alone are copied, so that a step copies each row once.
 
         Raises:
             ValueError: a planned sequence is not there, or has fewer tokens than planned, as far as the
                 host can see.
         """
-        if isinstance(sequences, torch.Tensor) and sequences.is_nested:
-            # Jagged ones with gaps between the rows are like strided ones: offsets alone do not tell their lengths.
-            if sequences.layout != torch.strided and sequences.lengths() is None:
-                return cls._of_jagged(name, sequences, microbatch, gathered)
-            sequences = sequences.unbind()
-        if isinstance(sequences, torch.Tensor):
-            if sequences.ndim < 2:
-                shape = tuple(sequences.shape)
-                raise ValueError(f"{name} has shape {shape}; must be (rows, tokens, ...)")
-            rows, width = sequences.shape[:2]
-            _check_rows(name, rows, microbatch, gathered)
-            if width < microbatch.max_seqlen:
-                _check_lengths(name, numpy.full(len(microbatch), width), microbatch, gathered)
-            return cls(name, sequences, None, gathered)
-        if not isinstance(sequences, (list, tuple)):
+        if isinstance(sequences, (list, tuple)):
+            return cls._of_list(name, sequences, row, gathered)
+        if not isinstance(sequences, torch.Tensor):
             raise ValueError(f"{name} is a {type(sequences).__name__}; must be a tensor, or a list of them")
-        if not sequences:
-            raise ValueError(f"{name} is an empty list, which has no dtype; give an empty tensor")
-        _check_rows(name, len(sequences), microbatch, gathered)
-        places = range(len(sequences)) if gathered else microbatch.indices.tolist()
-        # Of no rows, the first one says what they would be.
-        rows = [sequences[place] for place in places] or [sequences[0]]
-        if not _are_alike(rows):
-            raise ValueError(_unlike(name, places or [0], rows))
-        rows = rows if len(microbatch) else [rows[0][:0]]
-        lengths = numpy.array([one.shape[0] for one in rows[: len(microbatch)]], numpy.int64)
-        _check_lengths(name, lengths, microbatch, gathered)
-        offsets = torch.from_numpy(numpy.concatenate([[0], lengths.cumsum()]))
-        return cls(name, torch.cat(rows), offsets.to(rows[0].device), gathered=True)
+        if type(sequences) is not torch.Tensor:
+            with _WithoutSubclass():
+                return cls._of_tensor(name, sequences, row, gathered)
+        return cls._of_tensor(name, sequences, row, gathered)
 
     @classmethod
-    def _of_jagged(
-        cls, name: str, sequences: Any, microbatch: MicroBatch, gathered: bool
+    def _of_tensor(cls, name: str, sequences: Any, row: PackedRow, gathered: bool) -> BatchField:
+        if sequences.is_nested:
+            # Jagged ones with gaps between the rows are like strided ones: offsets alone do not tell their lengths.
+            if sequences.layout != torch.strided and sequences.lengths() is None:
+                return cls._of_jagged(name, sequences, row, gathered)
+            return cls._of_list(name, sequences.unbind(), row, gathered)
+        shape = sequences.shape
+        if len(shape) < 2:
+            raise ValueError(f"{name} has shape {tuple(shape)}; must be (rows, tokens, ...)")
+        _check_rows(name, shape[0], row, gathered)
+        if shape[1] < row.max_seqlen:
+            _check_lengths(name, numpy.full(len(row), shape[1]), row.microbatch, gathered)
+        return cls(name, sequences, shape[0], gathered)
+
+    @classmethod
+    def _of_list(
+        cls, name: str, sequences: Sequence[torch.Tensor], row: PackedRow, gathered: bool
     ) -> BatchField:
+        if not sequences:
+            raise ValueError(f"{name} is an empty list, which has no dtype; give an empty tensor")
+        _check_rows(name, len(sequences), row, gathered)
+        rows = sequences if gathered else [sequences[place] for place in row.microbatch.indices.tolist()]
+        if not rows:
+            # The first one says what they would be.
+            _check_alike(name, sequences[:1], row.microbatch, gathered)
+            return cls(name, sequences[0][:0], 0, True, lengths=[], is_end_to_end=True)
+        try:
+            dtype = rows[0].dtype
+            lengths = [one.shape[0] for one in rows if one.dtype is dtype]
+            values = torch.cat(rows)
+        except (AttributeError, IndexError, TypeError, RuntimeError):
+            _check_alike(name, rows, row.microbatch, gathered)
+            raise
+        if len(lengths) < len(rows):
+            _check_alike(name, rows, row.microbatch, gathered)
+        is_end_to_end = lengths == row.microbatch.lengths.tolist()
+        if not is_end_to_end:
+            _check_lengths(name, numpy.array(lengths, numpy.int64), row.microbatch, gathered)
+        return cls(name, values, len(lengths), True, lengths=lengths, is_end_to_end=is_end_to_end)
+
+    @classmethod
+    def _of_jagged(cls, name: str, sequences: Any, row: PackedRow, gathered: bool) -> BatchField:
         ragged = getattr(sequences, "_ragged_idx", 1)
         if ragged != 1:
             raise ValueError(f"{name} is nested in dimension {ragged}; must be in 1, its tokens")
         offsets = sequences.offsets().to(torch.int64).contiguous()
-        _check_rows(name, len(offsets) - 1, microbatch, gathered)
-        values, later = sequences.values(), not is_on_host(offsets.device)
-        error = None if later else offsets_error(name, offsets, len(values), microbatch, gathered)
-        if error is not None:
-            raise ValueError(error)
-        return cls(name, values, offsets, gathered, later)
+        num_rows = offsets.shape[0] - 1
+        _check_rows(name, num_rows, row, gathered)
+        values = _values_of(sequences)
+        later, tokens = not is_on_host(offsets.device), values.shape[0]
+        if not later and not row.has_tokens(offsets.data_ptr(), num_rows, tokens, gathered):
+            raise ValueError(offsets_error(name, offsets, tokens, row.microbatch, gathered))
+        return cls(name, values, num_rows, gathered, offsets=offsets, is_judged_later=later)
 
     @property
-    def num_rows(self) -> int:
-        return self.values.shape[0] if self.offsets is None else self.offsets.shape[0] - 1
+    def offsets(self) -> torch.Tensor | None:
+        """Of ragged rows, int64, [rows + 1]; None of padded ones."""
+        if self._offsets is None and self._lengths is not None:
+            offsets = torch.tensor([0, *itertools.accumulate(self._lengths)], dtype=torch.int64)
+            self._offsets = offsets.to(self.values.device)
+        return self._offsets
 
-    def lies_like(self, other: BatchField) -> bool:
-        """In the same rows, so that one launch moves both. Lists have offsets of their own."""
-        if self.offsets is None or other.offsets is None:
-            return self.offsets is other.offsets and self.num_rows == other.num_rows
-        return self.offsets is other.offsets and len(self.values) == len(other.values)
+    @property
+    def lie(self) -> Hashable:
+        """Equal of fields in the same rows, which one launch moves."""
+        if self._lengths is not None:
+            return tuple(self._lengths)
+        return self.num_rows if self._offsets is None else (id(self._offsets), len(self.values))
 
 
-def _check_rows(name: str, num_rows: int, microbatch: MicroBatch, gathered: bool) -> None:
-    if gathered and num_rows != len(microbatch):
-        raise ValueError(
-            f"{name} has {num_rows} rows; the micro-batch has {len(microbatch)} sequences"
-        )
-    if not gathered and microbatch.last_index >= num_rows:
-        raise ValueError(f"{name} has {num_rows} rows; the micro-batch has sequence {microbatch.last_index}")
+def _values_of(nested: Any) -> torch.Tensor:
+    """Of a jagged one, without the detour by which gradients come, where none is needed."""
+    values = nested._values
+    if not isinstance(values, torch.Tensor) or nested.requires_grad:
+        values = nested.values()
+    return values
+
+
+def device_of(sequences: Any) -> Any:
+    """Of a field's tensors, if they are."""
+    first = sequences[0] if isinstance(sequences, (list, tuple)) and sequences else sequences
+    return getattr(first, "device", "cpu")
+
+
+def _check_rows(name: str, num_rows: int, row: PackedRow, gathered: bool) -> None:
+    if gathered and num_rows != len(row):
+        raise ValueError(f"{name} has {num_rows} rows; the micro-batch has {len(row)} sequences")
+    if not gathered and row.last_index >= num_rows:
+        raise ValueError(f"{name} has {num_rows} rows; the micro-batch has sequence {row.last_index}")
 
 
 def offsets_error(
@@ -178,30 +240,14 @@ def _check_lengths(
         raise ValueError(error)
 
 
-def _are_alike(rows: Sequence[Any]) -> bool:
-    """Whether they are tensors that one field may have as rows."""
-    first = rows[0]
-    if not isinstance(first, torch.Tensor) or first.ndim < 1:
-        return False
-    dtype, device, ndim, inner = first.dtype, first.device, first.ndim, first.shape[1:]
-    return all(
-        isinstance(one, torch.Tensor)
-        and one.dtype == dtype
-        and one.ndim == ndim
-        and one.device == device
-        and (ndim == 1 or one.shape[1:] == inner)
-        for one in rows
-    )
-
-
-def _unlike(name: str, places: Sequence[int], rows: Sequence[Any]) -> str:
-    """What is wrong with rows, by their places in the list, that are not alike."""
+def _check_alike(name: str, rows: Sequence[Any], microbatch: MicroBatch, gathered: bool) -> None:
+    """That they are tensors which one field may have as rows."""
+    places = range(len(rows)) if gathered or not len(microbatch) else microbatch.indices.tolist()
     for place, one in zip(places, rows):
         if not isinstance(one, torch.Tensor) or one.ndim < 1:
-            return f"{name}[{place}] is no tensor of (tokens, ...)"
+            raise ValueError(f"{name}[{place}] is no tensor of (tokens, ...)")
         if (one.dtype, one.device, one.shape[1:]) != (rows[0].dtype, rows[0].device, rows[0].shape[1:]):
-            break
-    return (
-        f"{name}[{place}] is {one.dtype} of {tuple(one.shape)} on {one.device}; "
-        f"{name}[{places[0]}] is {rows[0].dtype} of {tuple(rows[0].shape)} on {rows[0].device}"
-    )
+            raise ValueError(
+                f"{name}[{place}] is {one.dtype} of {tuple(one.shape)} on {one.device}; "
+                f"{name}[{places[0]}] is {rows[0].dtype} of {tuple(rows[0].shape)} on {rows[0].device}"
+            )

@@ -30,7 +30,7 @@ class Cells:
         self.counts = torch.diff(bounds)
         self.sequence, self.token = self._held()
         self.paths: torch.Tensor | None = None
-        if layout.least_shared is not None:
+        if layout.shares:
             self.paths = extended(torch.from_numpy(cells(layout.microbatch)).to(layout.device), 0)
             self._starts = layout.cu_seqlens.long()
             self.token = self.token + (self.lengths - self.counts * (self.lengths > 0))[self.sequence]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from batchplan import _core
+from batchplan.torch._batch_field import ZEROS
 from batchplan.torch._layout import Layout, Move, Rows
 
 # Of the kernels' backends.
@@ -20,23 +21,17 @@ class Kernels:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        microbatch, word, least = layout.microbatch, layout.error_word, layout.least_shared
+        arrays, word = layout.arrays, layout.error_word
         self._is_on_cuda = layout.device.type == "cuda"
         # Of addresses: the layout keeps the tensors.
         self._row = _core.Row(
             _CUDA if self._is_on_cuda else _HOST,
-            layout.cu_seqlens.data_ptr(),
-            layout.cu_seqlens_padded.data_ptr(),
-            layout.sequence_index.data_ptr(),
-            len(layout),
-            None if least is None else least.data_ptr(),
+            layout.parts,
+            0 if arrays is None else arrays.data_ptr(),
             0 if word is None else word.data_ptr(),
-            length_multiple=microbatch.length_multiple,
-            row_width=layout.width,
-            sequence_width=microbatch.width if microbatch.padded else 0,
-            context_parallel=layout.cp,
-            context_parallel_rank=layout.cp_rank,
-            zigzag=layout.zigzag,
+            layout.cp,
+            layout.cp_rank,
+            layout.zigzag,
         )
 
     def pack(self, moves: Sequence[Move], rows: Rows) -> None:
@@ -48,8 +43,7 @@ class Kernels:
         """Tokens that the row has none of get the pad value, in rows of other sequences too."""
         # Where the device finds something wrong, it writes nothing. On the host rows that are padded are written whole,
         # and ragged ones where all of their tokens are planned.
-        planned = int(self._layout.microbatch.cu_seqlens[-1])
-        if self._is_on_cuda or rows.offsets is not None and rows.num_tokens != planned:
+        if self._is_on_cuda or rows.offsets is not None and rows.num_tokens != self._layout.parts.num_tokens:
             for move in moves:
                 move.destination.fill_(move.filling.pad_value)
         fields = [_field(move, move.source, move.destination, rows) for move in moves]
@@ -65,9 +59,11 @@ class Kernels:
         )
         self._move(self._row.pack, [field], Rows(indexed, values.shape[0]))
 
-    def ids(self, positions: torch.Tensor, sequences: torch.Tensor) -> None:
-        fields = [_ids(_POSITION_IDS, positions), _ids(_SEQUENCE_IDS, sequences)]
-        self._move(self._row.pack, fields, Rows(False, len(self._layout)))
+    def ids(self, positions: torch.Tensor | None, sequences: torch.Tensor | None) -> None:
+        fields = [] if positions is None else [_ids(_POSITION_IDS, positions)]
+        if sequences is not None:
+            fields.append(_ids(_SEQUENCE_IDS, sequences))
+        self._run(self._row.pack, fields, False, 0, len(self._layout), 0)
 
     def predecessors(self, ids: torch.Tensor) -> None:
         """Of each token of the sequences, end to end, where the one before stands in the row. Prefixes are shared."""
@@ -122,15 +118,16 @@ class Kernels:
 
 
 def _field(move: Move, packed: torch.Tensor, unpacked: torch.Tensor, rows: Rows) -> _core.Field:
+    source, destination, filling = move
     return _core.Field(
         _TOKENS,
-        move.source.data_ptr(),
-        move.destination.data_ptr(),
-        move.destination.element_size(),
-        math.prod(packed.shape[1:]),
+        source.data_ptr(),
+        destination.data_ptr(),
+        destination.element_size(),
+        1 if packed.ndim == 1 else math.prod(packed.shape[1:]),
         unpacked.shape[1] if rows.offsets is None else 0,
-        move.filling.shift,
-        _bytes(move.filling.pad_value, move.destination.dtype),
+        filling.shift,
+        b"" if filling is ZEROS else _bytes(filling.pad_value, destination.dtype),
     )
 
 

@@ -2,38 +2,71 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 from typing import NamedTuple
 
 import torch
 
+from batchplan import _core
 from batchplan._micro_batch import MicroBatch
 from batchplan.torch._batch_field import Filling
+from batchplan.torch._verdict import is_on_host
 
 
-@dataclasses.dataclass(frozen=True)
 class Layout:
-    """Where the sequences of a micro-batch lie in a row. Its tensors are int32, on the row's device; see PackedRow."""
+    """Where the sequences of a micro-batch lie in a row.
 
-    microbatch: MicroBatch
-    cu_seqlens: torch.Tensor
-    cu_seqlens_padded: torch.Tensor
-    sequence_index: torch.Tensor
-    # None where nothing is shared.
-    least_shared: torch.Tensor | None
-    # Shape [1]: the first error that was found on the device, or 0. While it holds one, packing and unpacking
-    # write pad values alone, and position ids of 0 and sequence ids of -1. None on the host, which raises errors.
-    error_word: torch.Tensor | None
-    # Tokens, of all ranks.
-    width: int
-    cp: int
-    # None: all of them.
-    cp_rank: int | None
-    zigzag: bool
+    Attributes:
+        parts: computed on the host.
+        arrays: those of parts on the row's device; None on the host, which reads them there.
+        error_word: shape [1]: the first error that was found on the device, or 0. While it holds one, packing and
+            unpacking write pad values alone, and position ids of 0 and sequence ids of -1. None on the host, which
+            raises errors.
+        width: tokens, of all ranks.
+        cp_rank: None: all of them.
+    """
+
+    def __init__(
+        self,
+        microbatch: MicroBatch,
+        parts: _core.RowLayout,
+        device: torch.device | str,
+        *,
+        width: int,
+        cp: int,
+        cp_rank: int | None,
+        zigzag: bool,
+    ) -> None:
+        self.microbatch, self.parts = microbatch, parts
+        self.width, self.cp, self.cp_rank, self.zigzag = width, cp, cp_rank, zigzag
+        self.device = device if isinstance(device, torch.device) else torch.device(device)
+        self.arrays: torch.Tensor | None = None
+        self.error_word: torch.Tensor | None = None
+        if not is_on_host(self.device):
+            # One copy for all.
+            self.arrays = torch.from_numpy(parts.arrays().copy()).to(self.device)
+            self.device, self.error_word = self.arrays.device, self.arrays[-1:]
+
+    @functools.cached_property
+    def cu_seqlens(self) -> torch.Tensor:
+        """See PackedRow. int32, on the row's device."""
+        return self._arrays[: len(self) + 1]
+
+    @functools.cached_property
+    def cu_seqlens_padded(self) -> torch.Tensor:
+        return self._arrays[len(self) + 1 : 2 * len(self) + 2]
+
+    @functools.cached_property
+    def sequence_index(self) -> torch.Tensor:
+        return self._arrays[2 * len(self) + 2 : 3 * len(self) + 2]
+
+    @functools.cached_property
+    def _arrays(self) -> torch.Tensor:
+        return torch.from_numpy(self.parts.arrays().copy()) if self.arrays is None else self.arrays
 
     @property
-    def device(self) -> torch.device:
-        return self.cu_seqlens.device
+    def shares(self) -> bool:
+        return self.microbatch.shared_tokens is not None
 
     def __len__(self) -> int:
         """Sequences."""

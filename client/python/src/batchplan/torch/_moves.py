@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import torch
@@ -10,9 +10,9 @@ import torch
 from batchplan import _core
 from batchplan._checks import whole
 from batchplan._micro_batch import MicroBatch
-from batchplan.torch._batch_field import BatchField, Filling, Sequences, offsets_error
+from batchplan.torch._batch_field import BatchField, Filling, Sequences, device_of, offsets_error
 from batchplan.torch._layout import Move, Rows
-from batchplan.torch._row import PackedRow, microbatch_of
+from batchplan.torch._row import PackedRow
 
 # Of one launch.
 _MOST_FIELDS = 32
@@ -48,9 +48,9 @@ def pack(
             offsets were made on the device, later uses of the row raise it, see PackedRow; where the row is a
             micro-batch's own, which is gone then, those of other rows.
     """
-    field = BatchField.of("sequences", sequences, microbatch_of(row), gathered)
     if not isinstance(row, PackedRow):
-        row = PackedRow(row, device=field.values.device)
+        row = PackedRow(row, device=device_of(sequences))
+    field = BatchField.of("sequences", sequences, row, gathered)
     filling = Filling.of("sequences", pad_value, shift, field.values.dtype)
     return pack_all(row, [field], [filling])[0]
 
@@ -90,8 +90,8 @@ def unpack(
     if width < row.max_seqlen:
         raise ValueError(f"width is {width}; the longest sequence has {row.max_seqlen} tokens")
     num_rows = None if num_rows is None else whole("num_rows", num_rows)
-    if num_rows is not None and row.microbatch.last_index >= num_rows:
-        raise ValueError(f"num_rows is {num_rows}; the micro-batch has sequence {row.microbatch.last_index}")
+    if num_rows is not None and row.last_index >= num_rows:
+        raise ValueError(f"num_rows is {num_rows}; the micro-batch has sequence {row.last_index}")
     filling = Filling.of("packed", pad_value, shift, packed.dtype)
     _check_shift(row, "packed", filling)
     rows = Rows(num_rows is not None, len(row) if num_rows is None else num_rows)
@@ -108,40 +108,59 @@ def pack_all(
     Raises:
         ValueError: a field is on another device.
     """
-    for field in fields:
-        if field.values.device != row.device:
-            raise ValueError(f"{field.name} is on {field.values.device}; the row is on {row.device}")
-        if row.shares and torch.is_grad_enabled() and field.values.requires_grad:
-            raise ValueError(
-                f"{field.name} needs a gradient, which it does not get from a row whose sequences share prefixes: "
-                "compute it from what is packed"
-            )
-    for field, filling in zip(fields, fillings):
-        _check_shift(row, field.name, filling)
-    packed: dict[int, torch.Tensor] = {}
-    while len(packed) < len(fields):
-        left = [place for place in range(len(fields)) if place not in packed]
-        first = fields[left[0]]
-        alike = [place for place in left if fields[place].lies_like(first)][:_MOST_FIELDS]
-        tokens = 0 if first.offsets is None else len(first.values)
-        rows = Rows(not first.gathered, first.num_rows, first.offsets, tokens)
-        outputs = _pack(
-            row,
-            [fillings[place] for place in alike],
-            rows,
-            [fields[place].values for place in alike],
-        )
-        if first.is_judged_later:
-            _judge_later(row, first, [fields[place].name for place in alike])
-        packed.update(zip(alike, outputs))
-    return [packed[place] for place in range(len(fields))]
+    packed: list[torch.Tensor] = [field.values for field in fields]
+    alike: dict[Hashable, list[int]] = {}
+    for place, (field, filling) in enumerate(zip(fields, fillings)):
+        values = field.values
+        if values.device != row.device:
+            raise ValueError(f"{field.name} is on {values.device}; the row is on {row.device}")
+        if row.shares:
+            _check_shift(row, field.name, filling)
+            if values.requires_grad and torch.is_grad_enabled():
+                raise ValueError(
+                    f"{field.name} needs a gradient, which it does not get from a row whose sequences share prefixes: "
+                    "compute it from what is packed"
+                )
+        # What was a list is packed as it was concatenated, where nothing comes between its rows.
+        if not (field.is_end_to_end and row.is_tight and not filling.shift):
+            alike.setdefault(field.lie, []).append(place)
+    for places in alike.values():
+        for begin in range(0, len(places), _MOST_FIELDS):
+            some = places[begin : begin + _MOST_FIELDS]
+            first = fields[some[0]]
+            offsets = first.offsets
+            tokens = 0 if offsets is None else len(first.values)
+            rows = Rows(not first.gathered, first.num_rows, offsets, tokens)
+            outputs = _pack(row, [fillings[one] for one in some], rows, [fields[one].values for one in some])
+            if first.is_judged_later:
+                _judge_later(row, first, [fields[one].name for one in some])
+            for one, output in zip(some, outputs):
+                packed[one] = output
+    return packed
 
 
-def ids(row: PackedRow, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """Position ids, and sequence ids, -1 in the tail. Both [row.width]."""
-    made = [torch.empty(row.width, dtype=dtype, device=row.device) for _ in range(2)]
-    row.moves.ids(made[0], made[1])
+def ids(row: PackedRow) -> tuple[torch.Tensor, torch.Tensor]:
+    """Those of positions and of sequences, by one launch."""
+    made = [_ids_like(row) for _ in range(2)]
+    row.moves.ids(*made)
     return made[0], made[1]
+
+
+def position_ids(row: PackedRow) -> torch.Tensor:
+    made = _ids_like(row)
+    row.moves.ids(made, None)
+    return made
+
+
+def sequence_ids(row: PackedRow) -> torch.Tensor:
+    """-1 in the tail."""
+    made = _ids_like(row)
+    row.moves.ids(None, made)
+    return made
+
+
+def _ids_like(row: PackedRow) -> torch.Tensor:
+    return torch.empty(row.width, dtype=torch.int64, device=row.device)
 
 
 def spread(row: PackedRow, values: torch.Tensor, pad_value: complex, indexed: bool) -> torch.Tensor:
@@ -189,11 +208,13 @@ def _pack(
 def _packed(
     row: PackedRow, fillings: Sequence[Filling], rows: Rows, values: Sequence[torch.Tensor]
 ) -> list[torch.Tensor]:
-    lead = 2 if rows.offsets is None else 1
-    packed = [one.new_empty(row.width, *one.shape[lead:]) for one in values]
-    moves = [
-        Move(plain(one), to, filling) for one, to, filling in zip(values, packed, fillings) if to.numel()
-    ]
+    lead, width = 2 if rows.offsets is None else 1, row.width
+    packed, moves = [], []
+    for one, filling in zip(values, fillings):
+        to = one.new_empty(width) if one.ndim == lead else one.new_empty(width, *one.shape[lead:])
+        packed.append(to)
+        if to.numel():
+            moves.append(Move(plain(one), to, filling))
     row.moves.pack(moves, rows)
     return packed
 
@@ -270,7 +291,9 @@ class _Unpack(torch.autograd.Function):
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """Contiguous, and its values as its bits have them."""
-    return tensor.resolve_conj().resolve_neg().contiguous()
+    if tensor.is_neg() or tensor.is_conj():
+        tensor = tensor.resolve_conj().resolve_neg()
+    return tensor.contiguous()
 
 
 def row_to(row: PackedRow | MicroBatch, tensor: torch.Tensor, name: str) -> PackedRow:

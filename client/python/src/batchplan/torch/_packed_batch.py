@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy
 import torch
 
 from batchplan._micro_batch import MicroBatch
-from batchplan.torch._batch_field import BatchField, Filling, Sequences
+from batchplan.torch._batch_field import ZEROS, BatchField, Filling, Sequences, device_of
 from batchplan.torch._boundaries import mask_for, needs_seq_idx
-from batchplan.torch._moves import ids, pack_all, spread, unpack
-from batchplan.torch._row import PackedRow, microbatch_of
-from batchplan.torch._shared_prefixes import ranges, subtree_ends
+from batchplan.torch._moves import ids, pack_all, position_ids, sequence_ids, spread, unpack
+from batchplan.torch._row import PackedRow
+from batchplan.torch._shared_prefixes import ranges
 from batchplan.torch._sums import sums
 from batchplan.torch._whole_sequences import WholeSequences
 
@@ -85,33 +85,24 @@ class PackedBatch(Mapping[str, torch.Tensor]):
         per_sequence = per_sequence or {}
         pad_values = pad_values or {}
         shifts = shifts or {}
-        for given, known in (
-            (pad_values, fields.keys() | per_sequence.keys()),
-            (shifts, fields.keys()),
-            (per_sequence, per_sequence.keys() - fields.keys()),
-            (dict.fromkeys(equal_prefixes), fields.keys()),
-        ):
-            unknown = given.keys() - known if given else ()
-            if unknown:
-                raise ValueError(f"{min(unknown)!r} is none of the fields, or one of both kinds")
-        planned = microbatch_of(microbatch)
-        of_batch = [
-            BatchField.of(name, sequences, planned, gathered) for name, sequences in fields.items()
-        ]
+        if pad_values or shifts or per_sequence or equal_prefixes:
+            _check_names(fields, per_sequence, pad_values, shifts, equal_prefixes)
         if not isinstance(microbatch, PackedRow):
-            tensors = [field.values for field in of_batch] + list(per_sequence.values())
-            device = getattr(next(iter(tensors), None), "device", "cpu")
+            device = device_of(next(iter((fields or per_sequence).values()), None))
             self.row = PackedRow(microbatch, device=device, cp=cp, cp_rank=cp_rank, zigzag=zigzag)
         elif (cp, cp_rank, zigzag) == (None, "own", True):
             self.row = microbatch
         else:
             raise ValueError("cp, cp_rank and zigzag are those of the row that is given")
-        fillings = [
-            Filling.of(name, pad_values.get(name, 0), shifts.get(name, 0), field.values.dtype)
-            for name, field in zip(fields, of_batch)
-        ]
-        packed = pack_all(self.row, of_batch, fillings)
-        self._fields = dict(zip(fields, packed))
+        row = self.row
+        of_batch = [BatchField.of(name, sequences, row, gathered) for name, sequences in fields.items()]
+        fillings = [ZEROS] * len(of_batch)
+        if pad_values or shifts:
+            fillings = [
+                Filling.of(one.name, pad_values.get(one.name, 0), shifts.get(one.name, 0), one.values.dtype)
+                for one in of_batch
+            ]
+        self._fields = dict(zip(fields, pack_all(row, of_batch, fillings)))
         for name, values in per_sequence.items():
             _check_per_sequence(self.row, name, values, gathered)
             filling = Filling.of(name, pad_values.get(name, 0), 0, values.dtype)
@@ -121,10 +112,20 @@ class PackedBatch(Mapping[str, torch.Tensor]):
         self.pad_values = dict(pad_values)
         self.whole_sequences: WholeSequences | None = None
         if self.row.shares:
-            self.whole_sequences = WholeSequences(planned, of_batch, per_sequence, gathered)
+            self.whole_sequences = WholeSequences(row.microbatch, of_batch, per_sequence, gathered)
             for name in equal_prefixes:
                 self.whole_sequences.check_equal(name, self.unpack(self._fields[name].detach()))
-        self.position_ids, self.sequence_ids = ids(self.row, torch.int64)
+        if row.error_word is not None:
+            # As the device has them now, and in the graph that may be captured.
+            self.position_ids, self.sequence_ids = ids(row)
+
+    @functools.cached_property
+    def position_ids(self) -> torch.Tensor:
+        return position_ids(self.row)
+
+    @functools.cached_property
+    def sequence_ids(self) -> torch.Tensor:
+        return sequence_ids(self.row)
 
     def __getitem__(self, name: str) -> torch.Tensor:
         if name not in self._fields and self.whole_sequences is not None and name in self.whole_sequences:
@@ -263,7 +264,7 @@ class PackedBatch(Mapping[str, torch.Tensor]):
             ValueError: under context parallelism, which divides the row.
         """
         self._refuse_shards()
-        return torch.from_numpy(subtree_ends(self.row.microbatch, self.row.width)).to(self.row.device)
+        return torch.from_numpy(self.row.subtree_ends().copy()).to(self.row.device)
 
     @functools.cached_property
     def predecessors(self) -> torch.Tensor:
@@ -367,6 +368,24 @@ class PackedBatch(Mapping[str, torch.Tensor]):
 
     def __repr__(self) -> str:
         return f"<PackedBatch: {', '.join(self)} of {len(self.row)} sequences in {self.row.width} tokens>"
+
+
+def _check_names(
+    fields: Collection[str],
+    per_sequence: Collection[str],
+    pad_values: Collection[str],
+    shifts: Collection[str],
+    equal_prefixes: Collection[str],
+) -> None:
+    for given, known in (
+        (pad_values, {*fields, *per_sequence}),
+        (shifts, {*fields}),
+        (per_sequence, {*per_sequence} - {*fields}),
+        (equal_prefixes, {*fields}),
+    ):
+        unknown = {*given} - known
+        if unknown:
+            raise ValueError(f"{min(unknown)!r} is none of the fields, or one of both kinds")
 
 
 def _check_per_sequence(row: PackedRow, name: str, values: torch.Tensor, gathered: bool) -> None:

@@ -8,14 +8,15 @@ from typing import Any, Literal
 import numpy
 import torch
 
+from batchplan import _core
 from batchplan._checks import whole
 from batchplan._micro_batch import Int32s, MicroBatch
 from batchplan.torch._backend import chosen
 from batchplan.torch._kernels import Kernels
 from batchplan.torch._layout import Layout
-from batchplan.torch._shared_prefixes import check_shared_tokens, least_shared
+from batchplan.torch._shared_prefixes import check_shared_tokens
 from batchplan.torch._torch_operations import TorchOperations
-from batchplan.torch._verdict import Verdict, is_on_host, verdict_of_lost_rows
+from batchplan.torch._verdict import Verdict, verdict_of_lost_rows
 
 _INT32_MOST = 2**31 - 1
 
@@ -44,9 +45,12 @@ class PackedRow:
 
     Attributes:
         microbatch: what is laid out.
+        device: where.
+        shares: whether its sequences share prefixes, or might.
         cp, cp_rank: the context parallel size, and the rank whose shards these are, by its place in the
             group; None: those of all ranks, one rank after the other, as an all-gather of them has it.
         width: tokens of the rank's row, or of all ranks'.
+        last_index: the largest position in the batch; -1 without sequences.
         max_seqlen, max_seqlen_padded: the longest sequence's tokens, without and with padding.
         cu_seqlens: sums of true lengths, from 0. int32, shape [n + 1].
         cu_seqlens_padded: where each sequence begins in the row before it is divided by cp, and where
@@ -101,41 +105,38 @@ class PackedRow:
                 f"length_multiple is {microbatch.length_multiple}; cp={cp} needs a multiple of {needed}: "
                 f"give the plan cp={cp}"
             )
+        if microbatch.width % needed:
+            raise ValueError(
+                f"the micro-batch's row is {microbatch.width} tokens wide; cp={cp} needs a multiple of {needed}"
+            )
         tokens = microbatch.width * (count if microbatch.padded else 1)
         if tokens > _INT32_MOST:
             raise ValueError(f"the row has {tokens} tokens; must be at most {_INT32_MOST}")
-        shares = microbatch.shared_tokens is not None
-        if shares:
-            check_shared_tokens(microbatch)
-        _check_parts(microbatch, tokens, cp, needed)
-        least = least_shared(microbatch, tokens) if shares else numpy.empty(0, numpy.int32)
         self.microbatch = microbatch
         self.cp, self.cp_rank, self.zigzag = cp, place, zigzag
         self.width = tokens if place is None else tokens // cp
-        self.max_seqlen = microbatch.max_seqlen
-        self.max_seqlen_padded = _longest(microbatch.cu_seqlens_padded)
-        no_error = numpy.zeros(1, numpy.int32)
-        arrays = [microbatch.cu_seqlens, microbatch.cu_seqlens_padded, microbatch.indices, least, no_error]
-        joined = torch.from_numpy(numpy.concatenate(arrays, dtype=numpy.int32, casting="same_kind"))
-        # One copy for all, and for the error word.
-        parts = joined.to(device).split_with_sizes([count + 1, count + 1, count, len(least), 1])
-        self.cu_seqlens, self.cu_seqlens_padded, self.sequence_index, on_device, word = parts
-        layout = Layout(
-            microbatch,
-            self.cu_seqlens,
-            self.cu_seqlens_padded,
-            self.sequence_index,
-            on_device if shares else None,
-            None if is_on_host(self.device) else word,
-            width=tokens,
-            cp=cp,
-            cp_rank=place,
-            zigzag=zigzag,
-        )
-        self.error_word = layout.error_word
-        self.verdict = Verdict()
+        self.shares = microbatch.shared_tokens is not None
+        parts = _parts_of(microbatch, tokens)
+        self.max_seqlen, self.max_seqlen_padded = parts.max_seqlen, parts.max_seqlen_padded
+        self.last_index = parts.last_index
+        # Whether its sequences stand end to end, without padding, and all of them.
+        self.is_tight = parts.num_tokens == self.width and cp == 1 and not self.shares
+        self._layout = Layout(microbatch, parts, device, width=tokens, cp=cp, cp_rank=place, zigzag=zigzag)
+        self.device, self.error_word = self._layout.device, self._layout.error_word
         kind = Kernels if chosen(self.device).has_kernels else TorchOperations
-        self._moves: Kernels | TorchOperations = kind(layout)
+        self._moves: Kernels | TorchOperations = kind(self._layout)
+
+    @property
+    def cu_seqlens(self) -> torch.Tensor:
+        return self._layout.cu_seqlens
+
+    @property
+    def cu_seqlens_padded(self) -> torch.Tensor:
+        return self._layout.cu_seqlens_padded
+
+    @property
+    def sequence_index(self) -> torch.Tensor:
+        return self._layout.sequence_index
 
     @property
     def moves(self) -> Kernels | TorchOperations:
@@ -147,6 +148,10 @@ class PackedRow:
         self.raise_found()
         return self._moves
 
+    @functools.cached_property
+    def verdict(self) -> Verdict:
+        return Verdict()
+
     def raise_found(self, *, wait: bool = False) -> None:
         """
         Args:
@@ -155,8 +160,19 @@ class PackedRow:
         Raises:
             ValueError: with what was found wrong on the device.
         """
+        # What is on the host is judged when it is packed.
+        if self.error_word is None:
+            return
         self.verdict.look(wait=wait)
         verdict_of_lost_rows(self.device).look(wait=wait)
+
+    def has_tokens(self, offsets: int, num_rows: int, num_tokens: int, gathered: bool) -> bool:
+        """Whether ragged rows, whose offsets on the host have this address, have its sequences' tokens."""
+        return self._layout.parts.has_tokens(offsets, num_rows, num_tokens, gathered)
+
+    def subtree_ends(self) -> Int32s:
+        """Of each token of the row, the place behind the last one that sees it: int32, [width]."""
+        return self._layout.parts.subtree_ends()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Laid out anew in another process."""
@@ -164,15 +180,6 @@ class PackedRow:
             PackedRow, device=str(self.device), cp=self.cp, cp_rank=self.cp_rank, zigzag=self.zigzag
         )
         return make, (self.microbatch,)
-
-    @property
-    def shares(self) -> bool:
-        """Whether its sequences share prefixes, or might."""
-        return self.microbatch.shared_tokens is not None
-
-    @property
-    def device(self) -> torch.device:
-        return self.cu_seqlens.device
 
     def __len__(self) -> int:
         """Sequences."""
@@ -196,23 +203,26 @@ def microbatch_of(row: PackedRow | MicroBatch) -> MicroBatch:
     return planned
 
 
-def _longest(offsets: Int32s) -> int:
-    """Of parts that lie between them."""
-    return int((offsets[1:] - offsets[:-1]).max(initial=0))
-
-
-def _check_parts(microbatch: MicroBatch, tokens: int, cp: int, needed: int) -> None:
-    """What a plan keeps, but not all that can be made of its parts."""
-    if microbatch.width % needed:
-        raise ValueError(
-            f"the micro-batch's row is {microbatch.width} tokens wide; cp={cp} needs a multiple of {needed}"
+def _parts_of(microbatch: MicroBatch, tokens: int) -> _core.RowLayout:
+    """
+    Args:
+        tokens: of the row.
+    """
+    shared = microbatch.shared_tokens
+    try:
+        return _core.RowLayout(
+            numpy.ascontiguousarray(microbatch.lengths, numpy.uint32),
+            numpy.ascontiguousarray(microbatch.indices, numpy.uint32),
+            None if shared is None else numpy.ascontiguousarray(shared, numpy.uint32),
+            microbatch.length_multiple,
+            tokens,
+            microbatch.width if microbatch.padded else 0,
         )
-    taken = int(microbatch.cu_seqlens_padded[-1])
-    if taken > tokens:
-        raise ValueError(f"the micro-batch's row has {tokens} tokens; its sequences take {taken}")
-    if len(set(microbatch.indices.tolist())) < len(microbatch):
-        found, counts = numpy.unique(microbatch.indices, return_counts=True)
-        place = counts.argmax()
-        raise ValueError(
-            f"the micro-batch has sequence {found[place]} {counts[place]} times; it must be there once"
-        )
+    except ValueError:
+        # What a plan keeps, but not all that can be made of its parts.
+        if shared is not None:
+            check_shared_tokens(microbatch)
+        taken = int(microbatch.cu_seqlens_padded[-1])
+        if taken > tokens:
+            raise ValueError(f"the micro-batch's row has {tokens} tokens; its sequences take {taken}") from None
+        raise

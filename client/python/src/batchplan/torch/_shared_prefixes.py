@@ -7,8 +7,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from batchplan import _core
-from batchplan._micro_batch import Int32s, MicroBatch
+from batchplan._micro_batch import MicroBatch
 
 # A part of a row: its first token, and the one behind its last.
 Range = tuple[int, int]
@@ -34,25 +33,6 @@ def check_shared_tokens(microbatch: MicroBatch) -> None:
         raise ValueError(
             f"shared_tokens[{place}] is {shared[place]}; must be at most {most[place]}, as many as {owners}"
         )
-
-
-def least_shared(microbatch: MicroBatch, tokens: int) -> Int32s:
-    """What the kernels find shared tokens by, int32, [n].
-
-    Args:
-        microbatch: has shared_tokens that fit.
-        tokens: of the row.
-    """
-    found = numpy.empty(len(microbatch), numpy.int32)
-    _lay_out(microbatch, tokens, found, None)
-    return found
-
-
-def subtree_ends(microbatch: MicroBatch, tokens: int) -> Int32s:
-    """Of each token of the row, the place behind the last one that sees it: int32, [tokens]."""
-    found = numpy.empty(tokens, numpy.int32)
-    _lay_out(microbatch, tokens, numpy.empty(len(microbatch), numpy.int32), found)
-    return found
 
 
 def paths(microbatch: MicroBatch) -> list[list[Range]]:
@@ -97,16 +77,3 @@ def ranges(microbatch: MicroBatch, tokens: int) -> list[tuple[Range, Range, bool
     if bounds[-1] < tokens:
         found.append(((bounds[-1], tokens), (bounds[-1], tokens), True))
     return found
-
-
-def _lay_out(microbatch: MicroBatch, tokens: int, least: Int32s, ends: Int32s | None) -> None:
-    shared: Any = microbatch.shared_tokens
-    _core.lay_out(
-        numpy.ascontiguousarray(microbatch.lengths, numpy.uint32),
-        None if shared is None else numpy.ascontiguousarray(shared, numpy.uint32),
-        least,
-        ends,
-        length_multiple=microbatch.length_multiple,
-        row_width=tokens,
-        sequence_width=microbatch.width if microbatch.padded else 0,
-    )

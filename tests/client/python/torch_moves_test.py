@@ -379,6 +379,22 @@ def test_of_a_list_the_microbatchs_rows_alone_are_read(device):
         assert all(torch.equal(rows[index].grad, torch.ones_like(rows[index])) for index in own)
 
 
+def test_a_list_that_is_the_row_already_is_copied(device):
+    (microbatch,) = batchplan.plan([4], max_tokens=4).rank(0)
+    tokens = torch.arange(4.0, device=device, requires_grad=True)
+    packed = pack(microbatch, [tokens])
+    assert packed.tolist() == [0, 1, 2, 3] and packed.data_ptr() != tokens.data_ptr()
+    packed.mul(2).sum().backward()
+    assert tokens.grad.tolist() == [2, 2, 2, 2]
+    # Not where something is to come between its rows, behind them or in their place.
+    (padded_microbatch,) = batchplan.plan([4, 3], max_tokens=8, cp=2).rank(0)
+    rows = [tokens.detach(), torch.ones(3, device=device)]
+    row = PackedRow(padded_microbatch, device=device, cp=1, cp_rank=0)
+    assert pack(row, rows, pad_value=9).tolist() == [0, 1, 2, 3, 1, 1, 1, 9]
+    assert pack(microbatch, rows[:1], shift=1, pad_value=9).tolist() == [1, 2, 3, 9]
+    assert pack(microbatch, [torch.arange(6.0, device=device)]).tolist() == [0, 1, 2, 3]
+
+
 def test_lists_of_a_microbatch_without_sequences(device):
     plan = batchplan.plan([7], dp=2, max_tokens=8, allow_empty_microbatches=True)
     (empty,) = [one for rank in range(2) for one in plan.rank(rank) if not len(one)]

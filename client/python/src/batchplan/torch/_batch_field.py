@@ -189,10 +189,12 @@ def _values_of(nested: Any) -> torch.Tensor:
     return values
 
 
-def device_of(sequences: Any) -> Any:
-    """Of a field's tensors, if they are."""
-    first = sequences[0] if isinstance(sequences, (list, tuple)) and sequences else sequences
-    return getattr(first, "device", "cpu")
+def device_of(sequences: Any, microbatch: MicroBatch, gathered: bool) -> Any:
+    """Of a field's tensors, if they are. A list need not have others than the micro-batch's."""
+    if isinstance(sequences, (list, tuple)):
+        place = 0 if gathered or not len(microbatch) else int(microbatch.indices[0])
+        sequences = sequences[place] if place < len(sequences) else None
+    return getattr(sequences, "device", "cpu")
 
 
 def _check_rows(name: str, num_rows: int, row: PackedRow, gathered: bool) -> None:

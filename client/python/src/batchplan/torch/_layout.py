@@ -50,19 +50,21 @@ class Layout:
     @functools.cached_property
     def cu_seqlens(self) -> torch.Tensor:
         """See PackedRow. int32, on the row's device."""
-        return self._arrays[: len(self) + 1]
+        return self._array(0, len(self) + 1)
 
     @functools.cached_property
     def cu_seqlens_padded(self) -> torch.Tensor:
-        return self._arrays[len(self) + 1 : 2 * len(self) + 2]
+        return self._array(len(self) + 1, len(self) + 1)
 
     @functools.cached_property
     def sequence_index(self) -> torch.Tensor:
-        return self._arrays[2 * len(self) + 2 : 3 * len(self) + 2]
+        return self._array(2 * len(self) + 2, len(self))
 
-    @functools.cached_property
-    def _arrays(self) -> torch.Tensor:
-        return torch.from_numpy(self.parts.arrays().copy()) if self.arrays is None else self.arrays
+    def _array(self, begin: int, size: int) -> torch.Tensor:
+        """One of those in `arrays`."""
+        if self.arrays is not None:
+            return self.arrays[begin : begin + size]
+        return torch.from_numpy(self.parts.arrays()[begin : begin + size].copy())
 
     @property
     def shares(self) -> bool:

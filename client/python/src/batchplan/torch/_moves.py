@@ -12,7 +12,7 @@ from batchplan._checks import whole
 from batchplan._micro_batch import MicroBatch
 from batchplan.torch._batch_field import BatchField, Filling, Sequences, device_of, offsets_error
 from batchplan.torch._layout import Move, Rows
-from batchplan.torch._row import PackedRow
+from batchplan.torch._row import PackedRow, microbatch_of
 
 # Of one launch.
 _MOST_FIELDS = 32
@@ -49,7 +49,7 @@ def pack(
             micro-batch's own, which is gone then, those of other rows.
     """
     if not isinstance(row, PackedRow):
-        row = PackedRow(row, device=device_of(sequences))
+        row = PackedRow(row, device=device_of(sequences, microbatch_of(row), gathered))
     field = BatchField.of("sequences", sequences, row, gathered)
     filling = Filling.of("sequences", pad_value, shift, field.values.dtype)
     return pack_all(row, [field], [filling])[0]
@@ -199,7 +199,7 @@ def _judge_later(row: PackedRow, field: BatchField, names: Sequence[str]) -> Non
 def _pack(
     row: PackedRow, fillings: Sequence[Filling], rows: Rows, values: Sequence[torch.Tensor]
 ) -> Sequence[torch.Tensor]:
-    if torch.is_grad_enabled() and any(one.requires_grad for one in values):
+    if torch.is_grad_enabled() and True in [one.requires_grad for one in values]:
         packed: Sequence[torch.Tensor] = _Pack.apply(row, fillings, rows, *values)
         return packed
     return _packed(row, fillings, rows, values)

@@ -14,7 +14,7 @@ from batchplan._micro_batch import MicroBatch
 from batchplan.torch._batch_field import ZEROS, BatchField, Filling, Sequences, device_of
 from batchplan.torch._boundaries import mask_for, needs_seq_idx
 from batchplan.torch._moves import ids, pack_all, position_ids, sequence_ids, spread, unpack
-from batchplan.torch._row import PackedRow
+from batchplan.torch._row import PackedRow, microbatch_of
 from batchplan.torch._shared_prefixes import ranges
 from batchplan.torch._sums import sums
 from batchplan.torch._whole_sequences import WholeSequences
@@ -88,7 +88,8 @@ class PackedBatch(Mapping[str, torch.Tensor]):
         if pad_values or shifts or per_sequence or equal_prefixes:
             _check_names(fields, per_sequence, pad_values, shifts, equal_prefixes)
         if not isinstance(microbatch, PackedRow):
-            device = device_of(next(iter((fields or per_sequence).values()), None))
+            first = next(iter((fields or per_sequence).values()), None)
+            device = device_of(first, microbatch_of(microbatch), gathered)
             self.row = PackedRow(microbatch, device=device, cp=cp, cp_rank=cp_rank, zigzag=zigzag)
         elif (cp, cp_rank, zigzag) == (None, "own", True):
             self.row = microbatch

@@ -125,12 +125,14 @@ BATCHPLAN_HOST_DEVICE inline uint16_t Bfloat16OfFloat(float value) {
   return static_cast<uint16_t>((bits & 0x7FFFFFFFU) > 0x7F800000U ? not_a_number : number);
 }
 
-// A type of elements that are added up: how they are stored, and the type of their sum.
+// A type of elements that are added up: how they are stored, and the type of their sum. Alone is
+// From(Of(stored)): of NaN the sum may have other bits.
 struct Float32 {
   using Stored = float;
   using Sum = float;
   BATCHPLAN_HOST_DEVICE static float Of(float stored) { return stored; }
   BATCHPLAN_HOST_DEVICE static float From(float sum) { return sum; }
+  BATCHPLAN_HOST_DEVICE static float Alone(float stored) { return stored; }
 };
 
 struct Float64 {
@@ -138,6 +140,7 @@ struct Float64 {
   using Sum = double;
   BATCHPLAN_HOST_DEVICE static double Of(double stored) { return stored; }
   BATCHPLAN_HOST_DEVICE static double From(double sum) { return sum; }
+  BATCHPLAN_HOST_DEVICE static double Alone(double stored) { return stored; }
 };
 
 struct Float16 {
@@ -145,6 +148,10 @@ struct Float16 {
   using Sum = float;
   BATCHPLAN_HOST_DEVICE static float Of(uint16_t stored) { return FloatOfHalf(stored); }
   BATCHPLAN_HOST_DEVICE static uint16_t From(float sum) { return HalfOfFloat(sum); }
+  BATCHPLAN_HOST_DEVICE static uint16_t Alone(uint16_t stored) {
+    const auto not_a_number = static_cast<uint16_t>((stored & 0x8000U) | 0x7E00U);
+    return (stored & 0x7FFFU) > 0x7C00U ? not_a_number : stored;
+  }
 };
 
 struct Bfloat16 {
@@ -154,6 +161,10 @@ struct Bfloat16 {
     return FloatOfBits(uint32_t{stored} << 16);
   }
   BATCHPLAN_HOST_DEVICE static uint16_t From(float sum) { return Bfloat16OfFloat(sum); }
+  BATCHPLAN_HOST_DEVICE static uint16_t Alone(uint16_t stored) {
+    const auto not_a_number = static_cast<uint16_t>(stored | 0x40U);
+    return (stored & 0x7FFFU) > 0x7F80U ? not_a_number : stored;
+  }
 };
 
 }  // namespace batchplan::kernels

@@ -51,7 +51,14 @@ void SumSequence(const GradientTask& task, uint32_t sequence) {
     std::array<typename Type::Sum, kElements> sums;
     std::array<const Stored*, kSequences> from;
     const int64_t all = std::min(kElements, end - chunk);
-    int64_t count = all;
+    // Those that other sequences have too. To the ones behind them nothing is added.
+    const int64_t shared =
+        std::clamp(int64_t{SharedOf(row, sequence + 1)} * width - chunk, int64_t{0}, all);
+    const auto* const own = static_cast<const Stored*>(gradient.source) +
+                            GradientRowOf(task, sequence).begin * width + chunk;
+    auto* const sum_to = to + (chunk - begin);
+    for (int64_t i = shared; i < all; ++i) sum_to[i] = Type::Alone(own[i]);
+    int64_t count = shared;
     for (uint32_t k = sequence; count > 0;) {
       // The next sequences that have all of these elements, and what the one behind has of them.
       int n = 0;
@@ -73,7 +80,7 @@ void SumSequence(const GradientTask& task, uint32_t sequence) {
       }
       count = next;
     }
-    for (int64_t i = 0; i < all; ++i) to[chunk - begin + i] = Type::From(sums[i]);
+    for (int64_t i = 0; i < shared; ++i) sum_to[i] = Type::From(sums[i]);
   }
 }
 

@@ -113,8 +113,8 @@ class BatchField:
     @classmethod
     def _of_tensor(cls, name: str, sequences: Any, row: PackedRow, gathered: bool) -> BatchField:
         if sequences.is_nested:
-            # Jagged ones with gaps between the rows are like strided ones: offsets alone do not tell their lengths.
-            if sequences.layout != torch.strided and sequences.lengths() is None:
+            # Those with gaps between the rows are like strided ones: offsets alone do not tell their lengths.
+            if type(sequences) is not torch.Tensor and sequences.lengths() is None:
                 return cls._of_jagged(name, sequences, row, gathered)
             return cls._of_list(name, sequences.unbind(), row, gathered)
         shape = sequences.shape
@@ -194,7 +194,8 @@ def device_of(sequences: Any, microbatch: MicroBatch, gathered: bool) -> Any:
     if isinstance(sequences, (list, tuple)):
         place = 0 if gathered or not len(microbatch) else int(microbatch.indices[0])
         sequences = sequences[place] if place < len(sequences) else None
-    return getattr(sequences, "device", "cpu")
+    with _WithoutSubclass():
+        return getattr(sequences, "device", "cpu")
 
 
 def _check_rows(name: str, num_rows: int, row: PackedRow, gathered: bool) -> None:

@@ -258,8 +258,8 @@ void BindKernels(nb::module_& module) {
            nb::arg("element_size"), nb::arg("elements_per_token"), nb::arg("width"),
            nb::arg("token_shift"), nb::arg("pad_value"));
 
-  const auto array = [](const std::optional<Vector<const uint32_t>>& values) {
-    return std::span(values->data(), values->size());
+  const auto array = [](const Vector<const uint32_t>& values) {
+    return std::span(values.data(), values.size());
   };
   const auto make_layout =
       [array](const Vector<const uint32_t>& lengths, const Vector<const uint32_t>& indices,
@@ -271,7 +271,7 @@ void BindKernels(nb::module_& module) {
                                                   .sequence_width = sequence_width,
                                                   .sharding = BATCHPLAN_SHARDING_ZIGZAG};
         return std::make_shared<RowLayout>(array(lengths), array(indices),
-                                           shared ? std::optional(array(shared)) : std::nullopt,
+                                           shared ? std::optional(array(*shared)) : std::nullopt,
                                            options);
       };
   nb::class_<RowLayout>(module, "RowLayout")

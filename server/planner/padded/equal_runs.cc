@@ -11,7 +11,7 @@ namespace batchplan {
 namespace {
 
 // Ticks to look at the cost of one run.
-constexpr uint64_t kTicksARun = 15;
+constexpr uint64_t kTicksADealtRun = 15;
 
 // Up to this many runs leave their local optimum, so often.
 constexpr size_t kMostToShake = 32;
@@ -102,7 +102,7 @@ class Improver {
       : clock_(task),
         allowance_(allowance),
         least_(task.items.size() / task.ranks),
-        search_(allowance, steps, kTicksARun),
+        search_(allowance, steps, kTicksADealtRun),
         runs_(std::move(runs)),
         value_(clock_.Of(runs_)) {
     counts_.resize(task.ranks, 0);

@@ -1,6 +1,7 @@
 #include "server/planner/padded/equal_runs.h"
 
 #include <algorithm>
+#include <compare>
 #include <functional>
 #include <limits>
 #include <numeric>

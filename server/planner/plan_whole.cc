@@ -276,6 +276,13 @@ bool HasSearchedRows(const PlanOptions& options) {
          });
 }
 
+// The number of the leading pass: the first that keeps to mini-batches, or the first.
+size_t LeadOf(const PlanOptions& options) {
+  const auto lead = std::ranges::find(
+      options.passes, false, [](const PassOptions& pass) { return pass.ignore_mini_batches; });
+  return lead == options.passes.end() ? 0 : lead - options.passes.begin();
+}
+
 // Whether every pass is made by a method that does the same at any effort.
 bool NeverSearches(const Manifest& manifest, const PlanOptions& options) {
   if (options.topology.pipeline_parallel > 1 || options.topology.dynamic_context ||
@@ -283,9 +290,14 @@ bool NeverSearches(const Manifest& manifest, const PlanOptions& options) {
       HasSearchedRows(options)) {
     return false;
   }
+  // The first pass says how all get their ranks.
+  const Sharding sharding = options.passes.front().sharding;
+  if (sharding == Sharding::kBalanced) return false;
+  // Trees have no padded rows: if such a pass leads, it is planned as balanced.
+  const PassOptions& lead = options.passes[LeadOf(options)];
+  if (IsOfTrees(sharding) && lead.layout == Layout::kPadded) return false;
   return std::ranges::none_of(options.passes, [](const PassOptions& pass) {
-    return pass.sharding == Sharding::kBalanced ||
-           (pass.layout == Layout::kPacked && pass.packer == Packer::kBalanced);
+    return pass.layout == Layout::kPacked && pass.packer == Packer::kBalanced;
   });
 }
 
@@ -305,13 +317,6 @@ bool IsSlow(const Manifest& manifest, const PlanOptions& options) {
 Effort FirstEffort(const Manifest& manifest, const PlanOptions& options) {
   const bool is_one = IsSlow(manifest, options) || NeverSearches(manifest, options);
   return is_one ? options.effort : Effort::kFast;
-}
-
-// The number of the leading pass: the first that keeps to mini-batches, or the first.
-size_t LeadOf(const PlanOptions& options) {
-  const auto lead = std::ranges::find(
-      options.passes, false, [](const PassOptions& pass) { return pass.ignore_mini_batches; });
-  return lead == options.passes.end() ? 0 : lead - options.passes.begin();
 }
 
 // How plans of one request compare: by the predicted step time of the leading pass, then of all

@@ -24,6 +24,7 @@ testing::GeneratedRequest RandomRequest(uint64_t seed) {
   if (seed % 7 < 3) testing::AddSharedPrefixes(seed, &request);
   if (seed % 5 == 0) request.options.mini_batches.max_delay = static_cast<uint32_t>(seed % 7);
   if (seed % 11 < 4) testing::AddLoads(seed, &request);
+  if (seed % 13 < 3) testing::AddMultiples(seed, &request);
   return request;
 }
 

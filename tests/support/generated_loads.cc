@@ -107,16 +107,23 @@ void CostAnyModel(RandomStream& random, GeneratedRequest& request) {
   request.options.cost_model.loads = {{.load = "cost", .per_unit = 1}};
 }
 
+void DrawKinds(RandomStream& random, GeneratedRequest& request) {
+  for (size_t i = 0; i < request.lengths.size(); ++i) {
+    request.kinds.push_back(static_cast<uint32_t>(random.Between(0, 2)));
+  }
+}
+
+KindsPerSlot AnyRule(RandomStream& random) {
+  return random.OneOf<KindsPerSlot>(
+      {KindsPerSlot::kAny, KindsPerSlot::kTogether, KindsPerSlot::kAlike});
+}
+
 }  // namespace
 
 void AddLoads(uint64_t seed, GeneratedRequest* request) {
   RandomStream random(seed ^ 0x4D4D4D4D);
   PlanOptions& options = request->options;
-  if (random.Chance(20)) {
-    for (size_t i = 0; i < request->lengths.size(); ++i) {
-      request->kinds.push_back(static_cast<uint32_t>(random.Between(0, 2)));
-    }
-  }
+  if (random.Chance(20)) DrawKinds(random, *request);
   const bool has_costs = !options.topology.dynamic_context && !SomePassIsPadded(options);
   if (has_costs && random.Chance(15)) {
     CostAnyModel(random, *request);
@@ -132,8 +139,21 @@ void AddLoads(uint64_t seed, GeneratedRequest* request) {
     if (random.Chance(60)) LimitLoads(random, *request, pass);
     // Satisfiable does not know kinds.
     if (request->kinds.empty() || request->lengths.size() <= kMaxSmallSequences) continue;
-    pass.kinds_per_slot = random.OneOf<KindsPerSlot>(
-        {KindsPerSlot::kAny, KindsPerSlot::kTogether, KindsPerSlot::kAlike});
+    pass.kinds_per_slot = AnyRule(random);
+  }
+}
+
+void AddKinds(uint64_t seed, GeneratedRequest* request) {
+  RandomStream random(seed ^ 0x4B4B4B4B);
+  DrawKinds(random, *request);
+  if (request->options.topology.dynamic_context) return;
+  for (PassOptions& pass : request->options.passes) pass.kinds_per_slot = AnyRule(random);
+}
+
+void AddMultiples(uint64_t seed, GeneratedRequest* request) {
+  RandomStream random(seed ^ 0x6D756C74);
+  for (PassOptions& pass : request->options.passes) {
+    pass.sequence_count_multiple = random.OneOf<uint32_t>({1, 2, 2, 3, 4});
   }
 }
 

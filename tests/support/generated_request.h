@@ -85,6 +85,13 @@ void AddSharedPrefixes(uint64_t seed, GeneratedRequest* request);
 // dealt load, which Satisfiable could not decide. Call this after the other functions.
 void AddLoads(uint64_t seed, GeneratedRequest* request);
 
+// Gives the sequences of a generated request without kinds up to three kinds, and its passes a rule
+// for them, unless it has dynamic_context.
+void AddKinds(uint64_t seed, GeneratedRequest* request);
+
+// Most passes then want numbers of sequences that are a multiple. Many such requests are refused.
+void AddMultiples(uint64_t seed, GeneratedRequest* request);
+
 // A request whose passes are those of a preset on a random topology, with random budgets,
 // mini-batches, groups, counts, sometimes given ranks, and one to three passes. `preset` must be
 // known to PresetPass. The preset of dynamic groups gets dynamic_context; those of trees get shared

@@ -21,7 +21,7 @@ std::future<std::shared_ptr<Planned>> PlanInThread(std::function<std::shared_ptr
 // has no plan to make.
 void EndKeptThread();
 
-// In the child of a fork, which has none of its parent's threads.
+// In the child of a fork, Python's or not, which has none of its parent's threads.
 void ForgetKeptThread();
 
 }  // namespace batchplan::python

@@ -1,8 +1,11 @@
 #include "client/python/core/unlocked.h"
 
+#include <pthread.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "client/python/core/kept_thread.h"
@@ -101,9 +104,12 @@ bool PythonEnds() {
 
 void WatchPythonsEnd() {
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&EndPython));
-  nb::module_::import_("os").attr("register_at_fork")(
-      nb::arg("before") = nb::cpp_function(&EndKeptThread),
-      nb::arg("after_in_child") = nb::cpp_function(&ForgetThreads));
+  nb::module_::import_("os").attr("register_at_fork")(nb::arg("before") =
+                                                          nb::cpp_function(&EndKeptThread));
+  // C code forks without Python's hooks.
+  if (const int error = pthread_atfork(nullptr, nullptr, &ForgetThreads); error != 0) {
+    throw std::system_error(error, std::generic_category(), "pthread_atfork");
+  }
 }
 
 }  // namespace batchplan::python

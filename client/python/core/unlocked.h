@@ -42,7 +42,8 @@ class Unlocked {
 // Whether Python ends, and this is another thread than that which ends it. Needs Python's lock.
 bool PythonEnds();
 
-// Tells Python to call what it must at its end and after a fork. Once, when the module is made.
+// Tells Python to call what it must at its end and before a fork, and the system what every child
+// of a fork must. Once, when the module is made.
 void WatchPythonsEnd();
 
 }  // namespace batchplan::python

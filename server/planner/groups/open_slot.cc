@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -180,9 +181,11 @@ bool Visits::Spend(uint64_t visits) {
   return !ended_;
 }
 
-GroupSizes::GroupSizes(const ContextProblem& problem) : problem_(problem), doublings_(1) {
-  const uint64_t least = problem.sizes.front().ranks;
-  while (doublings_ < count() && ranks(doublings_) == least << doublings_) ++doublings_;
+GroupSizes::GroupSizes(const ContextProblem& problem)
+    : problem_(problem), doublings_(static_cast<uint32_t>(problem.sizes.size())) {
+  // Sizes between them may be missing, as those that exchange too much are.
+  const uint32_t most = ranks(doublings_ - 1);
+  if (most % ranks(0) != 0 || !std::has_single_bit(most / ranks(0))) --doublings_;
 }
 
 double GroupSizes::WorkOf(uint32_t size, uint32_t item) const {

@@ -344,7 +344,12 @@ absl::StatusOr<Placement> FillShares(const Pass& pass, const SequenceLists& shar
                                      const SearchContext& context) {
   if (pass.keeps_kinds()) return FillByKinds(pass, shares, context);
   if (pass.is_joint()) return FillTrees(pass, shares, context);
-  if (pass.given_ranks().empty()) return FillRanks(pass, shares, context);
+  return pass.given_ranks().empty() ? FillRanks(pass, shares, context)
+                                    : SearchShares(pass, shares, context);
+}
+
+absl::StatusOr<Placement> SearchShares(const Pass& pass, const SequenceLists& shares,
+                                       const SearchContext& context) {
   return SharesFiller(pass, shares, context).Run();
 }
 

@@ -11,9 +11,15 @@
 
 namespace batchplan {
 
-// If the planner chose the shares, this is FillRanks (ranks/fill_ranks.h), since the planner may
-// choose other shares. If the manifest gives the ranks, it is the placement with the least
-// predicted step time of the following that have no more empty micro-batches than FillRanks':
+// FillRanks (ranks/fill_ranks.h) if the planner chose the shares, since it may choose other ones;
+// SearchShares if the manifest gives the ranks.
+//
+// Errors as by FillRanks.
+absl::StatusOr<Placement> FillShares(const Pass& pass, const SequenceLists& shares,
+                                     const SearchContext& context);
+
+// The placement with the least predicted step time of the following that have no more empty
+// micro-batches than FillRanks':
 //   - with PACKER_BALANCED, what FillRanks and the packers of the reference presets make; in
 //     lockstep also the micro-batches of all ranks made together, with more slots as long as each
 //     slot more shortens the step by a thousandth;
@@ -26,8 +32,8 @@ namespace batchplan {
 // alike. With Effort::kFast, and once the allowance is spent, less is tried.
 //
 // Errors as by FillRanks.
-absl::StatusOr<Placement> FillShares(const Pass& pass, const SequenceLists& shares,
-                                     const SearchContext& context);
+absl::StatusOr<Placement> SearchShares(const Pass& pass, const SequenceLists& shares,
+                                       const SearchContext& context);
 
 }  // namespace batchplan
 

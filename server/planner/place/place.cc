@@ -6,6 +6,7 @@
 
 #include "server/planner/balance/rank_bins.h"
 #include "server/planner/pass/step_time.h"
+#include "server/planner/place/fill_shares.h"
 #include "server/planner/ranks/bounds.h"
 #include "server/planner/ranks/conflicts.h"
 #include "server/planner/ranks/fill_bins.h"
@@ -138,7 +139,10 @@ absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const Pass& pass,
       LeastStepTime(pass, shares) >= limit) {
     return absl::OutOfRangeError("the step is longer than is of use");
   }
-  absl::StatusOr<Placement> filled = FillRanks(pass, shares, context);
+  const bool is_searched =
+      pass.options().layout == Layout::kPadded && pass.options().sharding == Sharding::kBalanced;
+  absl::StatusOr<Placement> filled =
+      is_searched ? SearchShares(pass, shares, context) : FillRanks(pass, shares, context);
   if (!filled.ok()) return filled.status();
   MiniBatchPlacement placed{.shares = std::move(shares), .passes = {}};
   placed.passes.push_back(*std::move(filled));

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <numeric>
+#include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -10,6 +13,7 @@
 #include "server/planner/balance/even_parts.h"
 #include "server/planner/balance/rank_bins.h"
 #include "server/planner/packing/fewest_bins.h"
+#include "server/planner/padded/equal_runs.h"
 #include "server/planner/padded/splits.h"
 #include "server/planner/pass/step_time.h"
 #include "server/planner/ranks/bounds.h"
@@ -118,6 +122,9 @@ class PackedSolver {
   TriedSlots tried_;
 };
 
+// If one slot more does not shorten the step of up to so many items, two often do.
+constexpr size_t kFew = 128;
+
 struct Division {
   Cuts cuts;
   // Slot s of rank r is run run_at[r * slots + s].
@@ -139,6 +146,10 @@ class PaddedSolver {
       costs_.push_back(tokens_ ? width : pass.cost().OfSequence(width));
     }
     per_microbatch_ = tokens_ ? 0 : pass.cost().OfMicrobatch();
+    if (!pass.options().keeps_counts()) return;
+    even_ranks_ =
+        EvenParts(costs_, pass.ranks(),
+                  {.equal_counts = true, .effort = pass.effort(), .allowance = allowance});
   }
 
   std::optional<MiniBatchPlacement> Run() {
@@ -150,35 +161,49 @@ class PaddedSolver {
     if (pass_.pipeline() != nullptr) return OnPipelines(slots, most);
     TriedSlots tried;
     const auto solve = [&](uint64_t number) {
-      Division division = Divide(number);
-      const Cost time = tokens_ ? TimeAsPlaced(pass_, Placed(division).lead(), allowance_.stop())
-                                : division.step_time;
+      std::optional<Division> division = Divide(number);
+      if (!division) return division;
+      const Cost time = tokens_ ? TimeAsPlaced(pass_, Placed(*division).lead(), allowance_.stop())
+                                : division->step_time;
       NoteSlots(number, pass_.cost().ToUnits(time), tried);
       return division;
     };
-    const auto divide = [&](uint64_t more) {
-      const bool ended = allowance_.spent() || allowance_.stop_requested();
-      return ended ? std::nullopt : std::optional(solve(more));
-    };
-    const Division best = TryMoreSlots(pass_.counts(), slots, most, MorePaddedSlots(pass_.effort()),
-                                       solve(slots), divide);
-    MiniBatchPlacement placement = Placed(best);
+    std::optional<Division> best = solve(slots);
+    // Equal counts may need more slots than the limits of all sequences together.
+    while (!best && !Ended()) {
+      slots = pass_.counts().RoundUp(slots + 1);
+      if (slots > most) break;
+      best = solve(slots);
+    }
+    if (!best) return std::nullopt;
+    for (int tries = MorePaddedSlots(pass_.effort()); tries > 0 && !Ended(); --tries) {
+      slots = pass_.counts().RoundUp(slots + 1);
+      if (slots > most) break;
+      std::optional<Division> found = solve(slots);
+      if (found && found->step_time < best->step_time - best->step_time / kWorthASlot) {
+        best = std::move(found);
+      } else if (items_.size() > kFew) {
+        break;
+      }
+    }
+    MiniBatchPlacement placement = Placed(*best);
     placement.lead().tried = std::move(tried);
     return placement;
   }
 
  private:
+  bool Ended() const { return allowance_.spent() || allowance_.stop_requested(); }
+
   // With the number of slots that finishes pipelines soonest.
   std::optional<MiniBatchPlacement> OnPipelines(uint64_t fewest, uint64_t most) const {
     std::optional<MiniBatchPlacement> best;
     Cost least = 0;
     TriedSlots tried;
     for (const uint64_t slots : SlotsOnPipelines(pass_.counts(), *pass_.pipeline(), fewest, most)) {
-      if (best && (allowance_.spent() || allowance_.stop_requested() ||
-                   !AffordsStepTime(pass_, slots, allowance_))) {
-        break;
-      }
-      MiniBatchPlacement placement = Placed(Divide(slots));
+      if (best && (Ended() || !AffordsStepTime(pass_, slots, allowance_))) break;
+      const std::optional<Division> division = Divide(slots);
+      if (!division) continue;
+      MiniBatchPlacement placement = Placed(*division);
       const Cost time = StepTime(pass_, placement.lead(), allowance_);
       NoteSlots(slots, pass_.cost().ToUnits(time), tried);
       if (!best || time < least) {
@@ -196,7 +221,51 @@ class PaddedSolver {
     return PlacementOf(pass_, items_, sorted_.BinsOf(division.cuts), division.run_at);
   }
 
-  Division Divide(uint64_t slots) const {
+  std::optional<Division> Divide(uint64_t slots) const {
+    return pass_.options().keeps_counts() ? DivideEqually(slots) : DivideFreely(slots);
+  }
+
+  // The best of equally many sequences on each rank. Nothing if none are found.
+  std::optional<Division> DivideEqually(uint64_t slots) const {
+    const EqualRunsTask task = {.items = sorted_.view(),
+                                .costs = costs_,
+                                .limits = pass_.padded_limits(),
+                                .ranks = pass_.ranks(),
+                                .slots = slots,
+                                .lockstep = lockstep_};
+    std::optional<EqualRuns> best;
+    uint64_t least = std::numeric_limits<uint64_t>::max();
+    const auto take = [&](std::optional<EqualRuns> runs) {
+      if (!runs) return;
+      const uint64_t time = StepCost(task, *runs);
+      if (time >= least) return;
+      best = std::move(runs);
+      least = time;
+    };
+    for (const bool by_level : {true, false}) take(EqualBlocks(task, by_level, allowance_));
+    for (const bool by_level : {true, false}) {
+      take(RunsOfShares(task, even_ranks_, by_level, allowance_));
+    }
+    if (!best || allowance_.stop_requested()) return std::nullopt;
+    // All numbers of slots together have as many steps as one number of free runs.
+    const uint64_t steps = RefineSteps(items_.size(), pass_.effort()) /
+                           static_cast<uint64_t>(1 + MorePaddedSlots(pass_.effort()));
+    *best = ImproveEqualRuns(task, *std::move(best), steps, allowance_);
+    Division division{.cuts = std::move(best->cuts), .run_at = {}};
+    division.step_time =
+        StepCost(task, {.cuts = division.cuts, .rank_of = best->rank_of}) + slots * per_microbatch_;
+    // Of each rank the costliest run first.
+    const std::vector<uint64_t> run_costs = RunCosts(sorted_.view(), costs_, division.cuts);
+    division.run_at.resize(run_costs.size());
+    std::iota(division.run_at.begin(), division.run_at.end(), 0u);
+    std::stable_sort(division.run_at.begin(), division.run_at.end(), [&](uint32_t a, uint32_t b) {
+      return std::tuple(best->rank_of[a], run_costs[b]) <
+             std::tuple(best->rank_of[b], run_costs[a]);
+    });
+    return division;
+  }
+
+  Division DivideFreely(uint64_t slots) const {
     const size_t runs = slots * pass_.ranks();
     Division best =
         Deal(LevelSplit(sorted_.view(), costs_, pass_.padded_limits(), runs, allowance_));
@@ -243,6 +312,8 @@ class PaddedSolver {
   const Items& items_;
   const SortedItems sorted_;
   std::vector<uint64_t> costs_;  // of one sequence, by place in the sorted order
+  // Where counts are equal: a rank for each place, so that costs are even.
+  std::vector<uint32_t> even_ranks_;
   uint64_t per_microbatch_ = 0;
 };
 
@@ -256,8 +327,14 @@ std::optional<MiniBatchPlacement> SolvePacked(const Pass& pass, const MiniBatchI
 
 std::optional<MiniBatchPlacement> SolvePadded(const Pass& pass, const MiniBatchItems& mini_batch,
                                               const Allowance& allowance) {
-  const bool bound_to_ranks = pass.options().keeps_counts() || pass.units_are_lists_of_items();
-  if (bound_to_ranks) return std::nullopt;
+  if (pass.units_are_lists_of_items()) return std::nullopt;
+  const size_t sequences = mini_batch.sequences().size();
+  // Equal counts are kept among single sequences without limited loads.
+  if (pass.options().keeps_counts() &&
+      (pass.items_are_lists() || !pass.loads().limits().empty() ||
+       (pass.options().sequence_counts == EqualCounts::kExact && sequences % pass.ranks() != 0))) {
+    return std::nullopt;
+  }
   return PaddedSolver(pass, mini_batch.get(), allowance).Run();
 }
 

@@ -291,3 +291,19 @@ def test_a_task_that_is_cancelled_leaves_no_plan_behind():
     # Waits for its threads.
     asyncio.run(main())
     assert time.monotonic() - begin < 20
+
+
+def test_a_child_that_c_code_forked_plans_though_pythons_hooks_were_not_called():
+    run = start("""
+        import ctypes, os
+
+        print(len(plan(0.1).fingerprint), flush=True)
+        # Keeps Python's lock, which a thread that is not in the child could hold there else.
+        child = ctypes.PyDLL(None).fork()
+        if child == 0:
+            signal.alarm(30)
+            print(len(plan(0.1).fingerprint), flush=True)
+            os._exit(0)
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """)
+    assert run.communicate(timeout=120) == ("64\n64\n", "") and run.returncode == 0

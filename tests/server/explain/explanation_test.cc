@@ -416,6 +416,8 @@ testing::GeneratedRequest AnyRequest(uint64_t seed) {
       seed % 5 == 0 ? testing::GenerateDynamicRequest(seed) : testing::GenerateRequest(seed);
   if (seed % 5 == 1) testing::AddSharedPrefixes(seed, &request);
   if (seed % 7 < 3) testing::AddLoads(seed, &request);
+  if (seed % 7 == 3) testing::AddKinds(seed, &request);
+  if (seed % 11 == 4) testing::AddMultiples(seed, &request);
   return request;
 }
 
@@ -452,6 +454,7 @@ TEST(ExplanationTest, GeneratedRequestsAreExplained) {
   }
   EXPECT_GT(explained, 150);
   EXPECT_GE(causes.size(), 12u);
+  EXPECT_TRUE(causes.contains(Cause::kKinds));
 }
 
 TEST(ExplanationTest, PlansThatDoNotFitAreRefused) {

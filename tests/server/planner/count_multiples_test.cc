@@ -218,11 +218,9 @@ TEST(CountMultiplesTest, AreKeptByAnyRequest) {
   uint64_t all = 0;
   for (const uint64_t seed : testing::Seeds(600)) {
     testing::GeneratedRequest request = testing::GenerateRequest(seed);
+    if (seed % 5 == 0) testing::AddSelection(seed, &request);
     if (seed % 3 == 0) testing::AddLoads(seed, &request);
-    RandomStream random(seed ^ 0x6D756C74);
-    for (PassOptions& pass : request.options.passes) {
-      pass.sequence_count_multiple = random.OneOf<uint32_t>({1, 2, 2, 3, 4});
-    }
+    testing::AddMultiples(seed, &request);
     const auto plan = testing::MakeCheckedPlan(request.manifest(), request.options);
     ++all;
     if (plan.ok()) {

@@ -134,6 +134,36 @@ TEST(EffortTest, NorWithLoadsAndKinds) {
   }
 }
 
+// Trees have no padded rows. Such a pass, if the first ignores mini-batches, is searched for.
+TEST(EffortTest, NorWherePaddedRowsFollowTrees) {
+  uint64_t planned = 0;
+  for (const uint64_t seed : testing::Seeds(100)) {
+    testing::RandomStream random(seed);
+    GeneratedRequest request;
+    PlanOptions& options = request.options;
+    options.topology.data_parallel = static_cast<uint32_t>(random.Between(1, 4));
+    PassOptions& first = options.passes.emplace_back();
+    first.name = "first";
+    first.ignore_mini_batches = true;
+    first.sharding = random.OneOf<Sharding>({Sharding::kTrlTree, Sharding::kArealTree});
+    first.packer = Packer::kFirstFitDecreasing;
+    first.max_tokens_per_microbatch = 4096;
+    PassOptions& padded = options.passes.emplace_back();
+    padded.name = "padded";
+    padded.layout = Layout::kPadded;
+    padded.max_tokens_per_microbatch = static_cast<uint32_t>(random.Between(1024, 4096));
+    const uint64_t count = random.Between(4, 24) * options.topology.data_parallel;
+    for (uint64_t i = 0; i < count; ++i) {
+      const uint64_t most = random.Chance(70) ? 200 : 1024;
+      request.lengths.push_back(static_cast<uint32_t>(random.Between(1, most)));
+    }
+    planned += MakePlan(request.manifest(), options).ok() ? 1 : 0;
+    ExpectMoreIsNeverSlower(std::move(request), /*seed=*/0);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(planned, testing::Cases(100) / 2);
+}
+
 TEST(EffortTest, NorWithMultiplesOfSequences) {
   uint64_t with_multiple = 0;
   for (const uint64_t seed : testing::Seeds(300)) {

@@ -184,6 +184,7 @@ void AppendLoads(const v1::Manifest& part, uint32_t first, v1::Manifest& whole) 
 TEST(PartTest, PartsAddUpToTheWholeRequest) {
   for (const uint64_t seed : Seeds(200)) {
     RandomStream random(seed);
+    RandomStream asks(seed ^ 0x61736B);
     const auto world_size = static_cast<uint32_t>(random.Between(1, 9));
     const bool grouped = random.Chance(50);
     const bool dispatched = random.Chance(50);
@@ -237,7 +238,14 @@ TEST(PartTest, PartsAddUpToTheWholeRequest) {
       expected.mutable_manifest()->mutable_kinds()->MergeFrom(part.kinds());
       if (sequences > 0) AppendLoads(part, offsets.back(), *expected.mutable_manifest());
       offsets.push_back(offsets.back() + static_cast<uint32_t>(sequences));
-      ASSERT_TRUE(ValidateJoin(request).ok());
+      // What each asks to be told decides neither terms nor request.
+      if (asks.Chance(50)) {
+        request.set_data_parallel_rank(0);
+        request.set_own_slice_only(true);
+        request.set_own_part_only(asks.Chance(50));
+      }
+      request.set_return_request(asks.Chance(50));
+      ASSERT_TRUE(ValidateJoin(request).ok()) << ValidateJoin(request);
       const StepPart made = MakePart(std::move(request));
       EXPECT_EQ(made.worker, worker);
       EXPECT_EQ(made.world_size, world_size);

@@ -10,6 +10,7 @@
 #include "server/rendezvous/joined_plan.h"
 #include "tests/support/generated_request.h"
 #include "tests/support/generators.h"
+#include "tests/support/wire_request.h"
 
 namespace batchplan::testing {
 namespace {
@@ -212,6 +213,7 @@ v1::JoinBatchResponse JoinedByWorkers(const Plan& plan, uint32_t sequences, Rand
     }
   }
   whole.mutable_plan()->clear_excluded();
+  whole.mutable_plan()->clear_deferred();
   for (uint32_t s = 0; s < sequences; ++s) {
     if (random.Chance(30)) whole.mutable_plan()->add_excluded()->set_index(s);
     if (random.Chance(30)) whole.mutable_plan()->add_deferred(s);
@@ -252,11 +254,14 @@ v1::JoinBatchResponse OfSequences(const v1::JoinBatchResponse& all, const std::s
 TEST(SliceTest, AWorkersOwnPartHasTheEntriesOfItsSequencesAndOfItsSlice) {
   for (const uint64_t seed : Seeds(200)) {
     RandomStream random(seed);
-    const GeneratedRequest request = GenerateRequest(seed);
+    GeneratedRequest request = GenerateRequest(seed);
+    if (seed % 3 == 0) AddSelection(seed, &request);
+    if (seed % 4 == 0) AddMultiples(seed, &request);
     const absl::StatusOr<Plan> plan = MakePlan(request.manifest(), request.options);
     if (!plan.ok()) continue;
-    const v1::JoinBatchResponse whole =
+    v1::JoinBatchResponse whole =
         JoinedByWorkers(*plan, static_cast<uint32_t>(request.lengths.size()), random);
+    if (random.Chance(50)) *whole.mutable_request() = WireRequest(request);
     const uint32_t ranks = request.options.topology.data_parallel;
     for (uint32_t worker = 0; worker + 1 < static_cast<uint32_t>(whole.worker_offsets_size());
          ++worker) {

@@ -16,8 +16,7 @@ class Dealing:
     def __init__(
         self,
         item_ranks: Uint32s,
-        item_sequences: Uint32s,
-        microbatch_of: _Numbers,
+        places: _Numbers,
         slot_of: _Numbers,
         rank_of: _Numbers,
         is_slice: bool,
@@ -25,12 +24,10 @@ class Dealing:
         """
         Args:
             item_ranks: which rank computes each item.
-            item_sequences: the sequence of each item, ascending.
-            microbatch_of: the micro-batch of each sequence that may have items; -1: not planned.
+            places: the micro-batch of each item's sequence; -1: not planned.
             slot_of, rank_of: the slot of each micro-batch, counted over all mini-batches, and its rank.
             is_slice: only one rank's micro-batches are known.
         """
-        places = microbatch_of[item_sequences]
         items = numpy.flatnonzero(places >= 0)
         own, to = places[items], item_ranks[items].astype(numpy.int64)
         self._is_slice = is_slice

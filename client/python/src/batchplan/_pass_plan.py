@@ -108,6 +108,11 @@ class PassPlan:
                     f'the answer is no plan of this request: item_ranks of "{load}" of passes[{place}] has '
                     f"{len(own)} entries; must have {entries}, one for each item"
                 )
+            if own.max(initial=0) >= self.data_parallel:
+                raise Error(
+                    f'the answer is no plan of this request: item_ranks of "{load}" of passes[{place}] has rank '
+                    f"{own.max()}; must be below {self.data_parallel}"
+                )
 
     @functools.cached_property
     def metrics(self) -> PlanMetrics:
@@ -205,11 +210,19 @@ class PassPlan:
         """Of each dealt load. Their groups are all alike."""
         if not self.item_ranks:
             return {}
-        sequences = [self.sequence_index, *(self._item_sequences[name] for name in self.item_ranks)]
-        count = max(int(one.max(initial=0)) for one in sequences) + 1
-        microbatch_of = numpy.full(count, -1, numpy.int64)
+        # Of one rank's part of a batch the largest position may be far above the number of sequences.
+        order = numpy.argsort(self.sequence_index, kind="stable")
+        planned = self.sequence_index[order]
         sizes = numpy.diff(self.microbatch_offsets.astype(numpy.int64))
-        microbatch_of[self.sequence_index] = numpy.repeat(numpy.arange(len(sizes)), sizes)
+        microbatch_of = numpy.repeat(numpy.arange(len(sizes)), sizes)[order]
+
+        def places_of(sequences: Uint32s) -> NDArray[numpy.int64]:
+            """The micro-batch of each sequence; -1: not planned."""
+            if len(planned) == 0:
+                return numpy.full(len(sequences), -1)
+            at = numpy.minimum(numpy.searchsorted(planned, sequences), len(planned) - 1)
+            return numpy.where(planned[at] == sequences, microbatch_of[at], -1)
+
         slot_of, rank_of = [], []
         first = 0
         for slots in self.microbatches_per_rank.tolist():
@@ -219,8 +232,7 @@ class PassPlan:
         return {
             name: Dealing(
                 ranks,
-                self._item_sequences[name],
-                microbatch_of,
+                places_of(self._item_sequences[name]),
                 numpy.concatenate(slot_of),
                 numpy.concatenate(rank_of),
                 self._is_slice,

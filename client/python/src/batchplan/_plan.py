@@ -79,6 +79,11 @@ class Plan:
             *_, items = arrays
             self.item_sequences = {name: sequences for name, sequences, _ in items}
             loads = LoadValues.of_arrays(arrays)
+        if len(head["passes"]) != len(self._asked.padded):
+            raise Error(
+                f"the answer is no plan of this request: it has {len(head['passes'])} passes; must have "
+                f"{len(self._asked.padded)}"
+            )
         self.passes = tuple(
             PassPlan(planned, place, one, self._asked, ranks, self._is_slice, self.item_sequences, loads)
             for place, one in enumerate(head["passes"])
@@ -92,6 +97,7 @@ class Plan:
         self.planner_version: str = head["plannerVersion"]
         self.planning_seconds = float(head.get("planningTime", "0s").removesuffix("s"))
         self.worker_offsets = worker_offsets
+        self._check_positions(None if arrays is None else len(arrays[0]))
         self._planned = planned
         self._ranks = ranks
         self.own_part = own_part
@@ -99,6 +105,20 @@ class Plan:
         self._request_json = request_json
         self._where = where
         self._arrays = arrays
+
+    def _check_positions(self, size: int | None) -> None:
+        """That all are of a batch of so many sequences; None: not known."""
+        if size is None and self.worker_offsets is not None:
+            size = int(self.worker_offsets[-1])
+        if size is None:
+            return
+        largest = max(int(one.max(initial=0)) for one in (self.deferred, *(one.sequence_index for one in self.passes)))
+        largest = max(largest, *(one.index for one in self.excluded), 0)
+        if largest >= max(1, size):
+            raise Error(
+                f"the answer is no plan of this request: it has sequence {largest}; must be below {size}, the "
+                "number of sequences"
+            )
 
     @property
     def metrics(self) -> PlanMetrics:

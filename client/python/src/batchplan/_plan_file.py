@@ -12,7 +12,13 @@ _FORMAT = "batchplan plan"
 # Files of another version have another layout.
 _VERSION = 1
 _LONGEST_LINE = 4096
+# Of ranks and positions.
+_LARGEST = 2**32 - 1
 _ENTRIES = ("where", "ranks", "rank", "own_part", "bytes", "sha256")
+
+
+def _is_position(value: object) -> bool:
+    return type(value) is int and 0 <= value <= _LARGEST
 
 
 def to_bytes(message: bytes, *, where: str, ranks: int, rank: int | None, own_part: range | None) -> bytes:
@@ -54,6 +60,15 @@ def from_bytes(data: bytes) -> tuple[dict[str, Any], bytes]:
     for name in _ENTRIES:
         if name not in line:
             raise ValueError(f"its first line has no {name}")
+    ranks, rank, part = line["ranks"], line["rank"], line["own_part"]
+    if not isinstance(line["where"], str):
+        raise ValueError(f"where is {line['where']!r}; must be text")
+    if not _is_position(ranks):
+        raise ValueError(f"ranks is {ranks!r}; must be 0 to {_LARGEST}")
+    if rank is not None and not (_is_position(rank) and ranks == 1):
+        raise ValueError(f"rank is {rank!r} and ranks {ranks}; rank must be null, or 0 to {_LARGEST} and ranks 1")
+    if part is not None and not (isinstance(part, list) and len(part) == 2 and all(map(_is_position, part))):
+        raise ValueError(f"own_part is {part!r}; must be null or where it begins and ends, 0 to {_LARGEST}")
     message = data[end + 1 :]
     if len(message) != line["bytes"]:
         raise ValueError(f"it has {len(message)} bytes behind its first line; there must be {line['bytes']}")

@@ -103,6 +103,13 @@ TEST(MegatronSlotsTest, WhereNoGroupCanBeDoubledOneTakesTheWholePool) {
   EXPECT_THAT(Schedule(OnRanks(7, {140, 140, 140})), ElementsAre(ElementsAre(Group{7, {0, 1, 2}})));
 }
 
+TEST(MegatronSlotsTest, SizesBesideADroppedOneAreUsed) {
+  // Groups of two exchange too much: the 150 have four ranks.
+  ContextProblem problem = OnEightRanks({250, 150, 30});
+  problem.sizes.erase(problem.sizes.begin() + 1);
+  EXPECT_THAT(Schedule(problem), ElementsAre(ElementsAre(Group{4, {0}}, Group{4, {1, 2}})));
+}
+
 TEST(MegatronSlotsTest, TokensAreAlignedAsTheGroupAsks) {
   // On two ranks 131 and 69 are aligned to 132 and 72, and make 204 in place of 200. The scheduler,
   // given lengths that are not aligned, puts them into one group.

@@ -122,7 +122,20 @@ struct Batch {
   const SharedPrefixes& prefixes;
   const Loads& loads;
   const SequenceLists& mini_batches;
+  // Of all efforts, if any.
+  BatchFindings* findings = nullptr;
 };
+
+// What is kept for other efforts is at most some 20 MiB: nothing of larger batches.
+constexpr size_t kMostToKeep = uint64_t{1} << 18;
+constexpr size_t kMostMiniBatchesToKeep = 1024;
+
+// The findings of each mini-batch; empty if there are none.
+std::span<LockstepFindings> FindingsOf(size_t mini_batches, BatchFindings* findings) {
+  if (findings == nullptr || mini_batches > kMostMiniBatchesToKeep) return {};
+  findings->resize(mini_batches);
+  return *findings;
+}
 
 // Stages 3 to 5 on groups of these sizes, by pass.
 absl::StatusOr<std::vector<PassPlan>> PlanOnSizes(const Batch& batch,
@@ -139,9 +152,12 @@ absl::StatusOr<std::vector<PassPlan>> PlanOnSizes(const Batch& batch,
     passes.push_back(*std::move(pass));
   }
   PassPlans plans(passes, batch.planned, batch.mini_batches, allowance);
-  const auto place_all = options.topology.dynamic_context ? PlaceSlots : AssignAll;
-  absl::Status placed = place_all(BatchPasses(passes, batch.mini_batches),
-                                  options.mini_batches.seed, allowance, plans);
+  const BatchPasses batch_passes(passes, batch.mini_batches);
+  const uint64_t seed = options.mini_batches.seed;
+  absl::Status placed = options.topology.dynamic_context
+                            ? PlaceSlots(batch_passes, seed, allowance, plans)
+                            : AssignAll(batch_passes, seed, allowance, plans,
+                                        FindingsOf(batch_passes.mini_batches(), batch.findings));
   if (!placed.ok()) return placed;
   std::vector<PassPlan> measured;
   for (size_t i = 0; i < passes.size(); ++i) {
@@ -358,13 +374,17 @@ bool IsGoodEnough(const Manifest& manifest, const PlanOptions& options, const Pl
 absl::StatusOr<Plan> PlanWhole(const Manifest& manifest, const PlanOptions& options,
                                const PassLimits& limits, const Allowance& request) {
   absl::StatusOr<Plan> best = absl::UnknownError("not planned");
+  const Effort first = FirstEffort(manifest, options);
+  BatchFindings findings;
+  const bool keeps = first < options.effort && manifest.lengths.size() <= kMostToKeep;
   const auto plan = [&](Effort effort, const Allowance& allowance) {
     // The effort must not decide whether rows within limits are found.
     if (effort > options.effort && (best.ok() || !HasSearchedRows(options))) return false;
     if (best.ok() && IsGoodEnough(manifest, options, *best)) return false;
     PlanOptions own = options;
     own.effort = effort;
-    absl::StatusOr<Plan> next = PlanAtEffort(manifest, own, limits, allowance);
+    absl::StatusOr<Plan> next =
+        PlanAtEffort(manifest, own, limits, allowance, keeps ? &findings : nullptr);
     if (!next.ok() && !absl::IsInvalidArgument(next.status())) {
       best = std::move(next);
       return false;
@@ -377,12 +397,13 @@ absl::StatusOr<Plan> PlanWhole(const Manifest& manifest, const PlanOptions& opti
     return true;
   };
   const uint64_t greedy = GreedyTicks(manifest.lengths.size(), options.passes.size());
-  ForEachEffort(FirstEffort(manifest, options), options.effort, greedy, request, plan);
+  ForEachEffort(first, options.effort, greedy, request, plan);
   return best;
 }
 
 absl::StatusOr<Plan> PlanAtEffort(const Manifest& manifest, const PlanOptions& options,
-                                  const PassLimits& limits, const Allowance& allowance) {
+                                  const PassLimits& limits, const Allowance& allowance,
+                                  BatchFindings* findings) {
   allowance.SpendOnTop(GreedyTicks(manifest.lengths.size(), options.passes.size()));
   const Groups groups(manifest, options.mini_batches.policy());
   const Loads loads(manifest);
@@ -408,7 +429,8 @@ absl::StatusOr<Plan> PlanAtEffort(const Manifest& manifest, const PlanOptions& o
                        .groups = groups,
                        .prefixes = prefixes,
                        .loads = loads,
-                       .mini_batches = *mini_batches};
+                       .mini_batches = *mini_batches,
+                       .findings = findings};
   // Not if the greedy work of one plan is long already.
   const bool delays =
       options.mini_batches.max_delay > 0 && mini_batches->size() > 1 &&

@@ -17,6 +17,7 @@
 #include <numeric>
 #include <optional>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -269,14 +270,17 @@ class EvenOutSearch {
     return best_;
   }
 
-  // Whether no exchange of these items, single or in pairs, transfers what is wanted. It is not
-  // known of many items, nor if the steps run out.
+  // Whether no exchange of these items, single or with pairs_ in pairs, transfers what is wanted.
+  // It is not known of many items, nor if the steps run out.
   bool IsInVain(std::span<const uint32_t> takes) {
-    if (!pairs_ || steps_ < kStepsOfFewItems || best_.error <= tolerance_) return false;
-    const std::optional<uint64_t> steps = StepsInVain(
-        std::span<const int64_t>(gives_).first(gives_.size() - 1), takes.size(),
-        [&](size_t i) { return Cost(takes[i]); }, wanted_ - best_.error + 1,
-        wanted_ + best_.error - 1);
+    if (steps_ < kStepsOfFewItems || best_.error <= tolerance_) return false;
+    const auto look = [&]<bool kPairs>(std::bool_constant<kPairs>) {
+      return StepsInVain<kPairs>(
+          std::span<const int64_t>(gives_).first(gives_.size() - 1), takes.size(),
+          [&](size_t i) { return Cost(takes[i]); }, wanted_ - best_.error + 1,
+          wanted_ + best_.error - 1);
+    };
+    const std::optional<uint64_t> steps = pairs_ ? look(std::true_type()) : look(std::false_type());
     if (!steps) return false;
     gathered_ += takes.size();
     UseSteps(*steps);

@@ -18,6 +18,7 @@
 #include "server/planner/balance/lockstep.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <tuple>
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "server/planner/balance/bin_filling.h"
+#include "server/planner/balance/lockstep_findings.h"
 #include "server/planner/balance/longest_first.h"
 #include "server/planner/balance/rank_bins.h"
 #include "server/planner/packing/fewest_bins.h"
@@ -115,7 +117,8 @@ class LockstepSolver {
  public:
   explicit LockstepSolver(const LockstepTask& task)
       : task_(task),
-        sorted_(task.items, task.limits, task.ranks, task.slots),
+        found_(task.findings == nullptr ? own_ : task.findings->by_slots[task.slots]),
+        sorted_(SortedOf(task, found_)),
         search_limits_(SearchLimitsOf(Affordable(task.effort, task.allowance), task)),
         good_(task.enough + task.enough / kGoodEnough) {}
 
@@ -138,10 +141,9 @@ class LockstepSolver {
     // By cost alone; then by cost and tokens, which also evens out the room.
     const uint64_t density = sorted_.total_cost / std::max<uint64_t>(1, sorted_.total_length);
     for (const uint64_t per_token : {uint64_t{0}, 2 * density}) {
-      Filling filling(sorted_);
-      const bool filled =
-          task_.rank_of.empty() ? Fill(per_token, filling) : FillWithinRanks(per_token, filling);
-      if (filled) Improve(search_limits_.first_steps, std::move(filling));
+      std::optional<Filling> filling =
+          task_.rank_of.empty() ? Fill(per_token) : FillWithinRanks(per_token);
+      if (filling) Improve(search_limits_.first_steps, *std::move(filling));
       if (Ended() || (best_ && IsGood()) || !search_limits_.restarts) return;
     }
     if (best_ && search_limits_.first_steps < search_limits_.steps) {
@@ -181,58 +183,76 @@ class LockstepSolver {
 
   bool IsGood() const { return step_time_ <= good_; }
 
-  // The slots that long items dictate, which all starts have in common, and the items of the rest.
-  struct Head {
-    Filling filling;
-    uint32_t slots = 0;
-    std::vector<uint32_t> rest;
-  };
-
-  Head FillHead() const {
-    Head head{.filling = Filling(sorted_), .slots = 0, .rest = {}};
-    IndexSet unused(sorted_.size());
-    for (size_t i = 0; i < sorted_.size(); ++i) unused.Insert(i);
-    head.slots = FillHeadSlots(unused, head.filling, task_.allowance);
-    for (size_t i = unused.AtLeast(0); i < sorted_.size(); i = unused.AtLeast(i + 1)) {
-      head.rest.push_back(static_cast<uint32_t>(i));
+  static const SortedTask& SortedOf(const LockstepTask& task, SlotsFindings& found) {
+    if (found.sorted == nullptr) {
+      found.sorted =
+          std::make_unique<const SortedTask>(task.items, task.limits, task.ranks, task.slots);
     }
-    return head;
+    return *found.sorted;
   }
 
-  bool Fill(uint64_t per_token, Filling& filling) {
-    if (!head_) head_ = FillHead();
-    if (task_.allowance.stop_requested()) return false;
-    filling = search_limits_.restarts ? head_->filling : std::move(head_->filling);
-    const std::vector<uint32_t> left_over =
-        FillLongestFirst(head_->rest, head_->slots * sorted_.ranks, sorted_.bins(), per_token,
-                         filling, task_.allowance);
-    if (task_.allowance.stop_requested() || !IsNew(filling)) return false;
-    return PlaceLeftOver(left_over, 0, sorted_.bins(), LeftOverSteps(sorted_.size(), 1), filling,
+  // Fills the slots that long items dictate, which all starts have in common, and the rest by cost
+  // alone.
+  LockstepStart FillFirst() const {
+    LockstepStart start{.head = Filling(sorted_)};
+    IndexSet unused(sorted_.size());
+    for (size_t i = 0; i < sorted_.size(); ++i) unused.Insert(i);
+    start.head_slots = FillHeadSlots(unused, start.head, task_.allowance);
+    for (size_t i = unused.AtLeast(0); i < sorted_.size(); i = unused.AtLeast(i + 1)) {
+      start.rest.push_back(static_cast<uint32_t>(i));
+    }
+    if (task_.allowance.stop_requested()) return start;
+    const bool is_last = task_.findings == nullptr && !search_limits_.restarts;
+    start.filling = is_last ? std::move(start.head) : start.head;
+    const std::vector<uint32_t> left_over = FillRest(start, 0, *start.filling);
+    start.bin_of.assign(start.filling->bin_of().begin(), start.filling->bin_of().end());
+    if (!PlaceAll(left_over, *start.filling)) start.filling.reset();
+    return start;
+  }
+
+  std::vector<uint32_t> FillRest(const LockstepStart& start, uint64_t per_token,
+                                 Filling& filling) const {
+    return FillLongestFirst(start.rest, start.head_slots * sorted_.ranks, sorted_.bins(), per_token,
+                            filling, task_.allowance);
+  }
+
+  bool PlaceAll(std::span<const uint32_t> left_over, Filling& filling) const {
+    return !task_.allowance.stop_requested() &&
+           PlaceLeftOver(left_over, 0, sorted_.bins(), LeftOverSteps(sorted_.size(), 1), filling,
                          task_.allowance);
   }
 
-  // Whether no earlier start was the same.
-  bool IsNew(const Filling& start) {
-    if (!search_limits_.restarts) return true;
-    if (std::ranges::equal(start.bin_of(), last_start_)) return false;
-    last_start_.assign(start.bin_of().begin(), start.bin_of().end());
-    return true;
+  // A start; none if items find no place, or if it is the same as the one before.
+  std::optional<Filling> Fill(uint64_t per_token) {
+    if (start_ == nullptr) {
+      start_ = &found_.start.Get(task_.allowance, [&] { return FillFirst(); });
+      if (&found_ == &own_ && !search_limits_.restarts) return std::move(start_->filling);
+      return start_->filling;
+    }
+    Filling filling = start_->head;
+    const std::vector<uint32_t> left_over = FillRest(*start_, per_token, filling);
+    if (std::ranges::equal(filling.bin_of(), start_->bin_of)) return std::nullopt;
+    if (!PlaceAll(left_over, filling)) return std::nullopt;
+    return filling;
   }
 
-  bool FillWithinRanks(uint64_t per_token, Filling& filling) {
+  std::optional<Filling> FillWithinRanks(uint64_t per_token) {
+    Filling filling(sorted_);
     std::vector<std::vector<uint32_t>> shares(sorted_.ranks);
     for (uint32_t i = 0; i < sorted_.size(); ++i) {
       shares[task_.rank_of[sorted_.item[i]]].push_back(i);
     }
     for (uint32_t rank = 0; rank < sorted_.ranks; ++rank) {
-      if (task_.allowance.stop_requested()) return false;
+      if (task_.allowance.stop_requested()) return std::nullopt;
       const Allowance::Part part(task_.allowance, sorted_.ranks - rank + 1);
       if (!FillRank(shares[rank], rank * sorted_.slots, (rank + 1) * sorted_.slots, per_token,
                     filling)) {
-        return false;
+        return std::nullopt;
       }
     }
-    return IsNew(filling);
+    if (std::ranges::equal(filling.bin_of(), last_start_)) return std::nullopt;
+    last_start_.assign(filling.bin_of().begin(), filling.bin_of().end());
+    return filling;
   }
 
   bool FillRank(const std::vector<uint32_t>& share, uint32_t begin, uint32_t end,
@@ -325,11 +345,13 @@ class LockstepSolver {
   }
 
   const LockstepTask& task_;
-  const SortedTask sorted_;
+  SlotsFindings own_;
+  SlotsFindings& found_;
+  const SortedTask& sorted_;
   const SearchLimits search_limits_;
   const uint64_t good_;
-  std::optional<Head> head_;
-  std::vector<uint32_t> last_start_;  // the bin of each item
+  LockstepStart* start_ = nullptr;
+  std::vector<uint32_t> last_start_;  // the bin of each item, if ranks are given
   std::optional<Filling> best_;
   uint64_t step_time_ = 0;  // of the best
 };

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "server/planner/balance/lockstep_findings.h"
 #include "server/planner/packing/bins.h"
 #include "server/planner/request/allowance.h"
 
@@ -36,6 +37,9 @@ struct LockstepTask {
   // Once it is spent, the searches end with the first bins found. Once a stop is requested, the
   // solver ends soon with a useless result.
   Allowance allowance = {};
+  // Of these items, kept for searches at other efforts; null: there are none. Not if ranks are
+  // given.
+  LockstepFindings* findings = nullptr;
 };
 
 struct BalancedBins {

@@ -14,7 +14,7 @@ namespace {
 class Assigner {
  public:
   Assigner(const BatchPasses& passes, uint64_t seed, const Allowance& allowance,
-           PlacementSink& sink)
+           PlacementSink& sink, std::span<LockstepFindings> findings)
       : passes_(passes),
         first_(passes.all().front()),
         seed_(seed),
@@ -22,7 +22,7 @@ class Assigner {
         sink_(sink),
         twins_over_all_(TwinsOf(passes.over_all(), 0)),
         placer_({passes.within().begin(), passes.within().end()}, first_, seed,
-                passes.sequences().size(), allowance) {}
+                passes.sequences().size(), allowance, findings) {}
 
   absl::Status Run() {
     if (absl::Status status = passes_.CheckFewest(); !status.ok()) return status;
@@ -184,8 +184,8 @@ class Assigner {
 }  // namespace
 
 absl::Status AssignAll(const BatchPasses& passes, uint64_t seed, const Allowance& allowance,
-                       PlacementSink& sink) {
-  return Assigner(passes, seed, allowance, sink).Run();
+                       PlacementSink& sink, std::span<LockstepFindings> findings) {
+  return Assigner(passes, seed, allowance, sink, findings).Run();
 }
 
 }  // namespace batchplan

@@ -22,8 +22,10 @@
 #define BATCHPLAN_SERVER_PLANNER_PLACE_ASSIGN_H_
 
 #include <cstdint>
+#include <span>
 
 #include "absl/status/status.h"
+#include "server/planner/balance/lockstep_findings.h"
 #include "server/planner/pass/placement.h"
 #include "server/planner/place/batch_passes.h"
 #include "server/planner/request/allowance.h"
@@ -40,12 +42,13 @@ namespace batchplan {
 // the rank of each sequence (STRIDE_SORTED), or their order (CONTIGUOUS), is kept.
 //
 // Mini-batches and passes divide the allowance; what one leaves is for the next. Later passes that
-// are filled alike are worked out once.
+// are filled alike are worked out once. `findings` are those of each mini-batch
+// (BatchPasses::mini_batches), or empty.
 //
 // InvalidArgument, naming pass, mini-batch and the limits in conflict, if nothing legal is found;
 // Cancelled if a stop is requested. The sink's content is then useless.
 absl::Status AssignAll(const BatchPasses& passes, uint64_t seed, const Allowance& allowance,
-                       PlacementSink& sink);
+                       PlacementSink& sink, std::span<LockstepFindings> findings = {});
 
 }  // namespace batchplan
 

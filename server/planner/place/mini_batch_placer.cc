@@ -46,13 +46,15 @@ std::pair<size_t, size_t> EmptyMicrobatches(const MiniBatchPlacement& placed) {
 }  // namespace
 
 MiniBatchPlacer::MiniBatchPlacer(std::vector<const Pass*> passes, const Pass& first, uint64_t seed,
-                                 uint64_t sequences, const Allowance& allowance)
+                                 uint64_t sequences, const Allowance& allowance,
+                                 std::span<LockstepFindings> findings)
     : passes_(std::move(passes)),
       twins_(TwinsOf(passes_, first.given_ranks().empty() ? 1 : 0)),
       first_(first),
       seed_(seed),
       sequences_(sequences),
       allowance_(allowance),
+      findings_(findings),
       lead_(passes_.front()) {
   if (lead_ != &first_) {
     PassOptions options = lead_->options();
@@ -219,7 +221,8 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::BestBalanced(
   absl::StatusOr<BalancedPlacements> candidates = [&] {
     const Allowance::Part part(allowance_, passes_.size());
     return PlaceBalanced(*lead_, references_, mini_batch, only_best ? 1 : references_.size() + 2,
-                         ContextOf(k, lead_->WhereOf(k)));
+                         ContextOf(k, lead_->WhereOf(k)),
+                         findings_.empty() ? nullptr : &findings_[k]);
   }();
   if (!candidates.ok()) {
     missed = true;

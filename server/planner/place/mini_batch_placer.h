@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/planner/balance/lockstep_findings.h"
 #include "server/planner/pass/pass.h"
 #include "server/planner/pass/placement.h"
 #include "server/planner/place/kinds_apart.h"
@@ -32,9 +33,11 @@ namespace batchplan {
 class MiniBatchPlacer {
  public:
   // `passes`, one at least, keep to mini-batches; `first` is the request's first pass, which may be
-  // none of them. `sequences` are those of the whole request.
+  // none of them. `sequences` are those of the whole request. `findings` are those of each
+  // mini-batch, or empty.
   MiniBatchPlacer(std::vector<const Pass*> passes, const Pass& first, uint64_t seed,
-                  uint64_t sequences, const Allowance& allowance);
+                  uint64_t sequences, const Allowance& allowance,
+                  std::span<LockstepFindings> findings = {});
   MiniBatchPlacer(const MiniBatchPlacer&) = delete;
   MiniBatchPlacer& operator=(const MiniBatchPlacer&) = delete;
 
@@ -110,6 +113,7 @@ class MiniBatchPlacer {
   const uint64_t seed_;
   const uint64_t sequences_;
   const Allowance& allowance_;
+  const std::span<LockstepFindings> findings_;
   // The leading pass with the sharding of the request's first pass.
   const Pass* lead_;
   std::optional<Pass> stand_in_;

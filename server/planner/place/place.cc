@@ -181,12 +181,17 @@ absl::StatusOr<MiniBatchPlacement> PackAndDeal(const Pass& pass, const MiniBatch
 
 absl::StatusOr<BalancedPlacements> PlaceBalanced(const Pass& pass, std::span<const Pass> references,
                                                  std::span<const SequenceIndex> mini_batch,
-                                                 size_t most, const SearchContext& context) {
+                                                 size_t most, const SearchContext& context,
+                                                 LockstepFindings* findings) {
   const Allowance& allowance = context.allowance;
   const bool has_references = TriesReferences(pass.effort(), mini_batch.size());
   const uint64_t ticks_to_place = kTicksToPlace + kTicksASequence * mini_batch.size();
   const bool is_packed = pass.options().layout == Layout::kPacked;
   const MiniBatchItems items(pass, mini_batch);
+  const auto solve = [&](const Pass& at_effort) {
+    return is_packed ? SolvePacked(at_effort, items, allowance, findings)
+                     : SolvePadded(at_effort, items, allowance);
+  };
   std::vector<Candidate> candidates;  // by step time, of equal ones the earlier first
   TriedSlots tried;
   const auto add = [&](MiniBatchPlacement placement) {
@@ -208,8 +213,7 @@ absl::StatusOr<BalancedPlacements> PlaceBalanced(const Pass& pass, std::span<con
   {
     const Allowance::Part part(allowance, has_references ? 2 : 1);
     allowance.Spend(ticks_to_place);
-    std::optional<MiniBatchPlacement> solved =
-        is_packed ? SolvePacked(pass, items, allowance) : SolvePadded(pass, items, allowance);
+    std::optional<MiniBatchPlacement> solved = solve(pass);
     if (solved) {
       proven = solved->lead().proven;
       add(*std::move(solved));
@@ -220,8 +224,7 @@ absl::StatusOr<BalancedPlacements> PlaceBalanced(const Pass& pass, std::span<con
                        candidates.front().step_time)) {
     const Pass with_less = pass.With(Effort::kFast);
     const Allowance::Part part(allowance, 4);
-    std::optional<MiniBatchPlacement> solved = is_packed ? SolvePacked(with_less, items, allowance)
-                                                         : SolvePadded(with_less, items, allowance);
+    std::optional<MiniBatchPlacement> solved = solve(with_less);
     if (solved) add(*std::move(solved));
   }
   if (absl::Status status = CheckStop(allowance); !status.ok()) return status;

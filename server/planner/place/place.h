@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/planner/balance/lockstep_findings.h"
 #include "server/planner/pass/mini_batch_items.h"
 #include "server/planner/pass/pass.h"
 #include "server/planner/pass/placement.h"
@@ -53,13 +54,15 @@ struct BalancedPlacements {
 // than any of these. References are left out at Effort::kFast, for large mini-batches at kDefault,
 // and once the allowance is spent. The solver starts from the fewest micro-batches that the
 // constraints allow and tries more as long as that shortens the step. Step times are those of
-// step_time.h; the caller has to put the slots in that order.
+// step_time.h; the caller has to put the slots in that order. `findings`, if any, are those of the
+// mini-batch.
 //
 // InvalidArgument, beginning with context.where, if there is no placement; Cancelled if a stop is
 // requested.
 absl::StatusOr<BalancedPlacements> PlaceBalanced(const Pass& pass, std::span<const Pass> references,
                                                  std::span<const SequenceIndex> mini_batch,
-                                                 size_t most, const SearchContext& context);
+                                                 size_t most, const SearchContext& context,
+                                                 LockstepFindings* findings);
 
 }  // namespace batchplan
 

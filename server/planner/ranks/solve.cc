@@ -36,9 +36,11 @@ bool MayTakeAnyRank(const Pass& pass, size_t sequences) {
 
 class PackedSolver {
  public:
-  PackedSolver(const Pass& pass, const Items& items, const Allowance& allowance)
+  PackedSolver(const Pass& pass, const Items& items, const Allowance& allowance,
+               LockstepFindings* findings)
       : pass_(pass),
         allowance_(allowance),
+        findings_(findings),
         items_(items),
         objective_(pass.ObjectiveOf(items_)),
         packing_{.lengths = items_.lengths, .counts = items_.counts, .loads = objective_.loads},
@@ -88,7 +90,8 @@ class PackedSolver {
          .equal_counts = pass_.options().keeps_counts(),
          .effort = pass_.effort(),
          .solved = [&](uint64_t slots, const Bins& bins,
-                       uint64_t step_time) { Note(slots, bins, static_cast<double>(step_time)); }},
+                       uint64_t step_time) { Note(slots, bins, static_cast<double>(step_time)); },
+         .findings = findings_},
         allowance_);
     if (!solved) return std::nullopt;
     proven_.microbatches = solved->fewest_bins;
@@ -114,6 +117,7 @@ class PackedSolver {
 
   const Pass& pass_;
   const Allowance& allowance_;
+  LockstepFindings* const findings_;
   const Items& items_;
   const Objective objective_;
   const PackItems packing_;
@@ -320,9 +324,10 @@ class PaddedSolver {
 }  // namespace
 
 std::optional<MiniBatchPlacement> SolvePacked(const Pass& pass, const MiniBatchItems& mini_batch,
-                                              const Allowance& allowance) {
+                                              const Allowance& allowance,
+                                              LockstepFindings* findings) {
   if (!MayTakeAnyRank(pass, mini_batch.sequences().size())) return std::nullopt;
-  return PackedSolver(pass, mini_batch.get(), allowance).Run();
+  return PackedSolver(pass, mini_batch.get(), allowance, findings).Run();
 }
 
 std::optional<MiniBatchPlacement> SolvePadded(const Pass& pass, const MiniBatchItems& mini_batch,

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include "server/planner/balance/lockstep_findings.h"
 #include "server/planner/pass/mini_batch_items.h"
 #include "server/planner/pass/pass.h"
 #include "server/planner/pass/placement.h"
@@ -17,9 +18,11 @@ namespace batchplan {
 // Packed micro-batches, each on any rank (balance/lockstep.h, balance/accumulated.h): as few as the
 // constraints allow and are found, or more if that shortens the step. Nothing if groups bind items
 // to ranks, or equal counts do (accumulated, without a pipeline); if there are fewer items than
-// micro-batches needed; or once a stop is requested.
+// micro-batches needed; or once a stop is requested. `findings`, if any, are those of the
+// mini-batch.
 std::optional<MiniBatchPlacement> SolvePacked(const Pass& pass, const MiniBatchItems& mini_batch,
-                                              const Allowance& allowance);
+                                              const Allowance& allowance,
+                                              LockstepFindings* findings);
 
 // Padded micro-batches, each on any rank: runs of the mini-batch's sorted order (padded/splits.h),
 // as few as the constraints allow, or more if that shortens the step. Nothing if groups or equal

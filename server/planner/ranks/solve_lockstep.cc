@@ -35,12 +35,17 @@ class LockstepSlotsSolver {
       : task_(task),
         allowance_(allowance),
         tokens_(std::accumulate(task.items.lengths.begin(), task.items.lengths.end(), uint64_t{0})),
-        slots_(FewestSlots(task.items, task.limits, task.ranks, task.counts)),
+        found_(task.findings == nullptr ? own_ : *task.findings),
+        slots_(found_.fewest_slots.Get(
+            allowance,
+            [&] { return FewestSlots(task.items, task.limits, task.ranks, task.counts); })),
         most_slots_(task.items.size() / task.ranks) {}
 
   std::optional<LockstepSlots> Run() {
     if (slots_ > most_slots_) return std::nullopt;
-    bound_ = LockstepBound(task_.items, task_.limits, task_.ranks, allowance_);
+    bound_ = found_.bound.Get(allowance_, [&] {
+      return LockstepBound(task_.items, task_.limits, task_.ranks, allowance_);
+    });
     std::optional<LockstepSlots> first;
     if (!IsTight()) first = Balance(slots_);
     if (!first) {
@@ -84,7 +89,8 @@ class LockstepSlotsSolver {
                                                             .start_only = start_only,
                                                             .enough = bound_,
                                                             .effort = task_.effort,
-                                                            .allowance = allowance_});
+                                                            .allowance = allowance_,
+                                                            .findings = task_.findings});
     if (!balanced) return std::nullopt;
     const uint64_t step_time = balanced->step_time + slots * task_.per_microbatch;
     if (task_.solved) task_.solved(slots, balanced->bins, step_time);
@@ -98,6 +104,8 @@ class LockstepSlotsSolver {
   const LockstepSlotsTask& task_;
   const Allowance& allowance_;
   const uint64_t tokens_;
+  LockstepFindings own_;
+  LockstepFindings& found_;
   uint64_t slots_;
   const uint64_t most_slots_;
   uint64_t bound_ = 0;

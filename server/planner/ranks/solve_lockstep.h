@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 
+#include "server/planner/balance/lockstep_findings.h"
 #include "server/planner/packing/bins.h"
 #include "server/planner/pass/count_rule.h"
 #include "server/planner/request/allowance.h"
@@ -27,6 +28,8 @@ struct LockstepSlotsTask {
   Effort effort = Effort::kDefault;
   // If set, called with each number of slots that is solved, its bins and its step time.
   std::function<void(uint64_t slots, const Bins& bins, uint64_t step_time)> solved = {};
+  // See LockstepTask.
+  LockstepFindings* findings = nullptr;
 };
 
 struct LockstepSlots {

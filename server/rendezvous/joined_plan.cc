@@ -169,6 +169,11 @@ void CopyOwnEntries(const v1::JoinBatchResponse& whole, uint32_t worker,
 
 }  // namespace
 
+size_t JoinedPlan::bytes() const {
+  return sizeof(*this) + whole.SpaceUsedLong() + whole.ByteSizeLong() +
+         (request == nullptr ? 0 : request->SpaceUsedLong());
+}
+
 const std::string& JoinedPlan::Serialized() const {
   std::call_once(serialized_once_, [this] {
     if (!whole.SerializeToString(&serialized_)) serialized_.clear();

@@ -5,6 +5,7 @@
 #ifndef BATCHPLAN_SERVER_RENDEZVOUS_JOINED_PLAN_H_
 #define BATCHPLAN_SERVER_RENDEZVOUS_JOINED_PLAN_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -27,6 +28,8 @@ struct JoinedPlan {
   std::shared_ptr<const v1::PlanBatchRequest> request;
 
   const v1::PlanBatchResponse& plan() const { return whole.plan(); }
+  // About the memory that it takes, with the serialized form that some of its workers ask for.
+  size_t bytes() const;
 
   // `whole`, serialized by the first call for all: a thousand workers are sent the same bytes.
   // Empty if it is larger than protobuf allows, 2 GiB.

@@ -15,7 +15,8 @@ Rendezvous::Rendezvous(RendezvousOptions options, StepStore* store, Clock clock,
       store_(store),
       clock_(std::move(clock)),
       hooks_(std::move(hooks)),
-      planned_(options_.max_planned_bytes, options_.planned_lifetime) {
+      planned_(options_.max_planned_bytes, options_.planned_lifetime),
+      given_(options_.max_given_bytes, options_.planned_lifetime) {
   store_->SetListener([this](const StepKey& key, StepEvent event) {
     Effects effects(this);
     MutexLock lock(mutex_);

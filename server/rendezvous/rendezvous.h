@@ -43,6 +43,9 @@
 // destroyed, Shutdown must have returned, and all calls given to the executor and the plan hook
 // must have run or been dropped.
 //
+// A plan that joins were answered with is kept for those that ask again, up to max_given_bytes:
+// otherwise it is read from the store, or made, anew.
+//
 // Cost. One call of the store for a join; for a step, on each replica with joins of it, one or two
 // looks, one fetch of all parts, one plan and one call that says who was served; with plans that
 // are shared a fetch of the plan in place of the parts and of planning. Waiting joins keep their
@@ -71,6 +74,7 @@
 #include "batchplan/v1/batch_planner.pb.h"
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
+#include "server/rendezvous/given_plans.h"
 #include "server/rendezvous/joined_plan.h"
 #include "server/rendezvous/outcome.h"
 #include "server/rendezvous/part.h"
@@ -95,6 +99,8 @@ struct RendezvousOptions {
   // The most bytes of remembered steps, and for how long they are remembered. 0: none are.
   uint64_t max_planned_bytes = 0;
   absl::Duration planned_lifetime = absl::Minutes(10);
+  // The most bytes of plans that are kept for workers that ask again, as long. 0: none are.
+  uint64_t max_given_bytes = 0;
   // Whether one replica plans for all, and the others wait for it.
   bool shares_plans = false;
 };
@@ -260,7 +266,8 @@ class Rendezvous {
                  absl::Duration delay);
   void Conclude(const std::shared_ptr<Run>& run, PlanResult result);
   absl::Status SetCosts(Run& run);
-  // The plan that another replica made; null if it is not kept, or a join wants the request too.
+  // The plan that joins were given before, here or by another replica; null if it is not kept, or
+  // not with the request that a join wants.
   std::shared_ptr<const JoinedPlan> KeptPlan(const Run& run);
   // The plan as the joins get it.
   static std::shared_ptr<JoinedPlan> JoinedOf(const Run& run, v1::PlanBatchResponse plan);
@@ -306,6 +313,7 @@ class Rendezvous {
   // Steps with waiters, and busy ones.
   Steps steps_ ABSL_GUARDED_BY(mutex_);
   PlannedSteps planned_ ABSL_GUARDED_BY(mutex_);
+  GivenPlans given_ ABSL_GUARDED_BY(mutex_);
   // Workers that the store is yet to be told of, by step and incarnation.
   std::map<std::pair<StepKey, std::string>, std::vector<uint32_t>> served_ ABSL_GUARDED_BY(mutex_);
   uint64_t refused_ ABSL_GUARDED_BY(mutex_) = 0;

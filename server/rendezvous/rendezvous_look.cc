@@ -137,13 +137,17 @@ void Rendezvous::Gather(const StepKey& key, const StepProgress& progress) {
 }
 
 std::shared_ptr<const JoinedPlan> Rendezvous::KeptPlan(const Run& run) {
-  if (!options_.shares_plans) return nullptr;
+  bool request_wanted = false;
+  std::shared_ptr<const JoinedPlan> given;
   {
     MutexLock lock(mutex_);
     for (const Ticket ticket : steps_.at(run.key).waiters) {
-      if (waiters_.at(ticket).wants_request) return nullptr;
+      request_wanted = request_wanted || waiters_.at(ticket).wants_request;
     }
+    given = given_.Find(run.key, run.incarnation, clock_());
   }
+  if (given != nullptr && (given->request != nullptr || !request_wanted)) return given;
+  if (!options_.shares_plans || request_wanted) return nullptr;
   auto joined = std::make_shared<JoinedPlan>();
   const auto read = UnlessOutOfMemory([&] {
     absl::StatusOr<std::optional<std::string>> plan = store_->Plan(run.key, run.incarnation);
@@ -156,6 +160,11 @@ std::shared_ptr<const JoinedPlan> Rendezvous::KeptPlan(const Run& run) {
   }
   joined->key = run.key;
   joined->incarnation = run.incarnation;
+  UnlessOutOfMemory([&] {
+    MutexLock lock(mutex_);
+    given_.Keep(joined, clock_());
+    return true;
+  });
   return joined;
 }
 
@@ -277,11 +286,12 @@ void Rendezvous::Conclude(const std::shared_ptr<Run>& run, PlanResult result) {
 }
 
 void Rendezvous::EndWithPlan(const Run& run, const std::shared_ptr<const JoinedPlan>& joined) {
-  // Where memory runs out it is not remembered, and nobody is told.
+  // Where memory runs out it is not kept, or nobody is told.
   UnlessOutOfMemory([&] {
     {
       MutexLock lock(mutex_);
       planned_.Remember(run.key, run.step, clock_());
+      given_.Keep(joined, clock_());
     }
     if (!run.recorded_here || !hooks_.recorded) return true;
     absl::StatusOr<v1::PlanBatchRequest> agreed = AgreedRequest(run.key, run.step->terms);

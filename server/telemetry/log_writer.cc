@@ -25,6 +25,9 @@ std::atomic<uint64_t> taken = 0;
 std::atomic<uint64_t> written = 0;
 std::atomic<uint64_t> dropped = 0;
 
+// The thread's pause after a write, so that many lines a second do not each wake it.
+constexpr timespec kPause = {.tv_sec = 0, .tv_nsec = 1'000'000};
+
 // Writes all of it, unless standard error is closed.
 void WriteToStandardError(std::string_view text) {
   while (!text.empty()) {
@@ -52,6 +55,7 @@ class LogWriter {
   }
 
   void Take(const std::string& line) {
+    bool first = false;
     {
       MutexLock lock(mutex_);
       if (queue_.size() + line.size() > kMaxQueuedLogBytes) {
@@ -60,9 +64,10 @@ class LogWriter {
       }
       queue_ += line;
       taken.fetch_add(1);
-      ++lines_;
+      first = lines_++ == 0;
     }
-    queued_.notify_one();
+    // The thread takes all lines at once.
+    if (first) queued_.notify_one();
   }
 
  private:
@@ -85,6 +90,7 @@ class LogWriter {
                                            CurrentLogFormat()));
       }
       written.fetch_add(lines);
+      nanosleep(&kPause, nullptr);
     }
   }
 

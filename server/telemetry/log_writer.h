@@ -5,7 +5,8 @@
 //
 // Lines wait in a queue of kMaxQueuedLogBytes, so that a caller never waits for the reader of
 // standard error. A line that finds no room is dropped and counted; once there is room again, a
-// line says how many were dropped. Lines are written in the order in which they were queued.
+// line says how many were dropped. Lines are written in the order in which they were queued: one
+// after a pause at once, those that come within the next millisecond together.
 
 #ifndef BATCHPLAN_SERVER_TELEMETRY_LOG_WRITER_H_
 #define BATCHPLAN_SERVER_TELEMETRY_LOG_WRITER_H_

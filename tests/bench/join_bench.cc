@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "server/planner/make_plan.h"
 #include "server/telemetry/log.h"
 #include "tests/support/generators.h"
@@ -37,6 +38,10 @@ namespace batchplan {
 namespace {
 
 constexpr size_t kConnections = 16;
+constexpr absl::Duration kLongestJoin = absl::Minutes(1);
+
+// Whether a join has failed; so does the program then.
+bool any_failed = false;
 
 // What one worker sends, and what it gets.
 struct Worker {
@@ -88,7 +93,8 @@ class Servers {
   template <typename Done>
   void Join(size_t w, Worker& worker, Done done) {
     worker.context = std::make_unique<grpc::ClientContext>();
-    worker.context->set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(1));
+    worker.context->set_deadline(std::chrono::system_clock::now() +
+                                 absl::ToChronoMilliseconds(kLongestJoin));
     stubs_[w % kConnections]->async()->JoinBatch(
         worker.context.get(), &worker.request, &worker.response,
         [&worker, done = std::move(done)](const grpc::Status& status) {
@@ -142,6 +148,7 @@ void JoinSteps(benchmark::State& state, Servers& servers, std::vector<Worker> wo
     const auto failed = std::find_if(workers.begin(), workers.end(),
                                      [](const Worker& worker) { return !worker.status.ok(); });
     if (failed != workers.end()) {
+      any_failed = true;
       return state.SkipWithError(failed->status.error_message().c_str());
     }
     planning_seconds += static_cast<double>(google::protobuf::util::TimeUtil::DurationToNanoseconds(
@@ -161,8 +168,8 @@ void JoinSteps(benchmark::State& state, Servers& servers, std::vector<Worker> wo
 
 ServerOptions Options() {
   ServerOptions options = TestServer::Options();
-  // What was answered is of no more use.
-  options.step_retention = absl::Seconds(1);
+  // As long as a worker may wait: on a slow machine its replica may find the plan that late.
+  options.step_retention = kLongestJoin;
   return options;
 }
 
@@ -224,5 +231,5 @@ int main(int argc, char** argv) {
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   batchplan::SetLogOptions({.lowest = batchplan::Severity::kWarning});
   benchmark::RunSpecifiedBenchmarks();
-  return 0;
+  return batchplan::any_failed ? 1 : 0;
 }

@@ -1,6 +1,7 @@
 #include "server/service/admission/planning_limit.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/service/admission/rpc_status.h"
@@ -39,13 +40,15 @@ PlanningLimit::Watch::Watch(PlanningLimit* limit, const std::stop_token& caller)
       on_caller_(caller, Stop{&stop_}) {
   std::list<Watch*> watch = {this};
   place_ = watch.begin();
+  bool first = false;
   {
     MutexLock lock(limit_->mutex_);
     // If two watches begin at once, one may end slightly earlier than the watch before it.
     limit_->watches_.splice(limit_->watches_.end(), watch);
-    limit_->begun_ = true;
+    first = !std::exchange(limit_->begun_, true);
   }
-  limit_->changed_.notify_one();
+  // Otherwise the thread waits for the end of an earlier watch, and then finds this one.
+  if (first) limit_->changed_.notify_one();
 }
 
 PlanningLimit::Watch::~Watch() {

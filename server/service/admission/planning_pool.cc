@@ -41,6 +41,7 @@ absl::StatusOr<uint64_t> PlanningPool::Submit(PlanningTask task) {
   std::vector<Waiting> pushed_out;
   absl::Status refusal;
   uint64_t ticket = 0;
+  bool idle = false;
   {
     MutexLock lock(mutex_);
     if (stopped_) return absl::UnavailableError("the server is shutting down");
@@ -90,8 +91,9 @@ absl::StatusOr<uint64_t> PlanningPool::Submit(PlanningTask task) {
       metrics_->RecordRefusal(Refusal::kPushedOut);
     }
     ShowQueue();
+    idle = idle_threads_ > 0;
   }
-  wake_.notify_one();
+  if (idle) wake_.notify_one();
   for (const Waiting& out : pushed_out) out.task.refuse(refusal);
   return ticket;
 }
@@ -165,8 +167,11 @@ void PlanningPool::Work() {
     Waiting taken = std::move(found->second);
     waiting_.erase(found);
     --idle_threads_;
+    // A call may have waited for another thread's task to end.
+    const bool next = queue_.waiting() > 0 && idle_threads_ > 0;
     ShowQueue();
     lock.unlock();
+    if (next) wake_.notify_one();
     const WorkRate::Kind kind = std::move(taken.kind);
     const uint64_t cost = taken.cost;
     const absl::Duration time = Run(std::move(taken));
@@ -179,12 +184,8 @@ void PlanningPool::Work() {
     queue_.Done(*ticket, time, options_.clock());
     ++idle_threads_;
     ShowQueue();
-    // This thread can take one waiting call; another thread may take a call that waited for this
-    // task to end. After a stop, all threads have to see that the queue is empty.
-    if (stopped_)
-      wake_.notify_all();
-    else if (queue_.waiting() > 0)
-      wake_.notify_one();
+    // After a stop, all threads have to see that the queue is empty.
+    if (stopped_) wake_.notify_all();
   }
 }
 

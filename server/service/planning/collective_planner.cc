@@ -20,6 +20,9 @@ using std::chrono::steady_clock;
 // The memory for steps that a replica planned and keeps in case the store forgets them.
 constexpr uint64_t kMaxPlannedBytes = 128 << 20;
 
+// The memory for plans that workers may ask for again.
+constexpr uint64_t kMaxGivenBytes = 64 << 20;
+
 constexpr absl::Duration kTick = absl::Milliseconds(50);
 
 // The share of a caller's time that is reserved for the answer's way back, at most kLongestMargin.
@@ -102,6 +105,7 @@ CollectivePlanner::CollectivePlanner(const CollectivePlannerOptions& options,
            .replica = options.replica,
            .max_planned_bytes = store.memory == nullptr ? kMaxPlannedBytes : 0,
            .planned_lifetime = options.step_retention,
+           .max_given_bytes = kMaxGivenBytes,
            .shares_plans = store.memory == nullptr},
           store.steps, [] { return steady_clock::now(); }, Hooks()),
       ticker_(std::in_place, kTick, [this] { Tick(); }) {}

@@ -24,12 +24,6 @@ std::shared_ptr<const v1::PlanBatchResponse> PlanOf(
   return {joined, &joined->plan()};
 }
 
-// About the memory that it takes, with the serialized form that some of its workers ask for.
-size_t Bytes(const JoinedPlan& joined) {
-  return joined.whole.SpaceUsedLong() + joined.whole.ByteSizeLong() +
-         joined.request->SpaceUsedLong();
-}
-
 // Where memory runs out nobody is told, but whoever asked for the plan is answered.
 template <typename Telling>
 void Quietly(const Telling& tell) {
@@ -84,7 +78,7 @@ void ObserveJoinedPlan(const PlanObservers& observers,
     Tell(observers, record, request->step(), [&] {
       return WholePlan{.request = joined->request,
                        .response = [joined] { return PlanOf(joined); },
-                       .bytes = Bytes(*joined)};
+                       .bytes = joined->bytes()};
     });
   });
 }

@@ -194,6 +194,25 @@ TEST(RendezvousTest, ARequestThatCannotBePlannedIsTheOutcomeForAll) {
   world.Finish();
 }
 
+TEST(RendezvousTest, WhoeverAsksAgainIsNotPlannedForAgain) {
+  World world({.workers = 1, .fitted = true, .remembers = true}, nullptr);
+  world.Join(0, 0);
+  world.Settle();
+  world.Join(0, 0);
+  v1::JoinBatchRequest request = world.Request(0);
+  request.set_return_request(true);
+  world.Join(std::move(request), 0);
+  world.Settle();
+  for (size_t call : {1, 2}) {
+    ASSERT_TRUE(world.call(call).answer.ok()) << world.call(call).answer.status();
+    EXPECT_EQ((*world.call(call).answer)->plan().fingerprint(),
+              (*world.call(0).answer)->plan().fingerprint());
+    EXPECT_NE((*world.call(call).answer)->request, nullptr);
+  }
+  EXPECT_EQ(world.rendezvous(0).counts().plans, 1);
+  world.Finish();
+}
+
 TEST(RendezvousTest, PartsThatDoNotGoTogetherAreTheOutcomeForAll) {
   World world({.workers = 3, .replicas = 2}, nullptr);
   v1::JoinBatchRequest grouped = world.Request(1);

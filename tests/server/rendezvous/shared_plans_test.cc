@@ -38,6 +38,25 @@ TEST(SharedPlansTest, OneReplicaPlansForAll) {
   world.Finish();
 }
 
+TEST(SharedPlansTest, WhoeverAsksAgainIsAnsweredFromMemory) {
+  World world({.workers = 2, .replicas = 2, .remembers = true, .shares = true}, nullptr);
+  world.Join(0, 0);
+  world.Join(1, 1);
+  world.Settle();
+  EXPECT_EQ(PlansIn(world, 2), 1);
+  // Neither replica can read the plan any more.
+  world.SetMemoryFailsIn("Plan");
+  for (size_t replica : {0, 1}) {
+    world.Join(static_cast<uint32_t>(replica), replica);
+    world.Settle();
+    const Rendezvous::Answer& again = world.call(2 + replica).answer;
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(*again, *world.call(replica).answer);
+  }
+  EXPECT_EQ(PlansIn(world, 2), 1);
+  world.Finish();
+}
+
 // The others look at the step once a second.
 TEST(SharedPlansTest, AReplicaThatDiesPlanningIsReplacedByOneOther) {
   World world({.workers = 3, .replicas = 3, .deaths = 1, .shares = true}, nullptr);

@@ -126,7 +126,10 @@ std::unique_ptr<World::Replica> World::MakeReplica(size_t index) {
   options.max_waiting = options_.max_waiting;
   options.planner_version = options_.versions ? absl::StrCat("v", index) : "v";
   options.replica = absl::StrCat("replica ", index);
-  if (options_.remembers) options.max_planned_bytes = 1 << 20;
+  if (options_.remembers) {
+    options.max_planned_bytes = 1 << 20;
+    options.max_given_bytes = 1 << 20;
+  }
   options.shares_plans = options_.shares;
   replica->rendezvous =
       std::make_unique<Rendezvous>(options, replica->store.get(), clock_.clock(), std::move(hooks));

@@ -65,7 +65,7 @@ struct WorldOptions {
   int restarts = 0;
   // A replica hears that the answers given there so far have been sent.
   int deliveries = 0;
-  // Replicas remember what they planned.
+  // Replicas remember what they planned, and the plans that they gave out.
   bool remembers = false;
   // One replica plans for all.
   bool shares = false;

@@ -495,7 +495,7 @@ void RowSearch::KeepLimits(const Allowance& allowance, bool may_give_up) {
   const uint64_t least = may_give_up ? 0 : items_->size() * kTicksToMend / TicksAPair();
   SearchSteps steps(allowance, kTriesToMend * bins_.size(), TicksAPair(), least);
   // After so many tries it looks whether they gained enough.
-  const uint64_t stretch = 2 * bins_.size() + 8 * kPairsPerLook;
+  const uint64_t stretch = 2 * bins_.size() + 16 * kPairsPerLook;
   double before = excess_.sum();
   for (uint64_t tries = 1; steps.left > 0 && excess_.sum() > 0; ++tries) {
     if (tries % kPairsPerLook == 0 && allowance.stop_requested()) break;

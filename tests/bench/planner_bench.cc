@@ -116,6 +116,23 @@ void PlanShared(benchmark::State& state, absl::string_view name, Effort effort) 
   Plan(state, options, batches);
 }
 
+// Two in five sequences have an image, and a micro-batch may hold the patches of the largest one.
+void PlanLimited(benchmark::State& state, Effort effort) {
+  constexpr uint32_t kMostPatches = 16384;
+  const auto count = static_cast<size_t>(state.range(0));
+  const std::vector<uint32_t> lengths = Lengths(state);
+  testing::RandomStream random(7);
+  std::vector<double> patches(count, 0);
+  for (double& own : patches) {
+    if (random.Chance(40)) own = random.Lognormal(1600, 0.9, 256, kMostPatches);
+  }
+  Manifest batch = {.lengths = lengths};
+  batch.loads = {{.name = "patches", .values = patches}};
+  PlanOptions options = OptionsOf("balanced", effort, static_cast<uint32_t>(state.range(1)));
+  options.passes[0].limits = {{.load = "patches", .max_per_microbatch = kMostPatches}};
+  Plan(state, options, {batch});
+}
+
 void PlanPreset(benchmark::State& state, const char* preset) {
   Plan(state, OptionsOf(preset, Effort::kDefault, 16));
 }
@@ -149,6 +166,10 @@ void ThousandAndMore(benchmark::internal::Benchmark* bench) {
   bench->Args({1024, 16})->Args({100'000, 64})->Unit(benchmark::kMillisecond);
 }
 
+void ThousandAndFewRanks(benchmark::internal::Benchmark* bench) {
+  bench->Args({1024, 16})->Args({100'000, 8})->Unit(benchmark::kMillisecond);
+}
+
 BENCHMARK(LowerBound)->Apply(Sizes);
 BENCHMARK(OptimalSplits)->Apply(Sizes);
 BENCHMARK_CAPTURE(PlanBalanced, fast, Effort::kFast)->Apply(SizesAndRanks);
@@ -161,6 +182,8 @@ BENCHMARK_CAPTURE(PlanShared, stars_fast, kStars, Effort::kFast)->Apply(Thousand
 BENCHMARK_CAPTURE(PlanShared, trees_fast, kTrees, Effort::kFast)->Apply(Thousand);
 BENCHMARK_CAPTURE(PlanShared, stars_default, kStars, Effort::kDefault)->Apply(ThousandAndMore);
 BENCHMARK_CAPTURE(PlanShared, trees_default, kTrees, Effort::kDefault)->Apply(ThousandAndMore);
+BENCHMARK_CAPTURE(PlanLimited, fast, Effort::kFast)->Apply(ThousandAndFewRanks);
+BENCHMARK_CAPTURE(PlanLimited, default, Effort::kDefault)->Apply(ThousandAndFewRanks);
 BENCHMARK_CAPTURE(PlanPreset, nemo_rl_packing, "nemo_rl_packing")->Apply(Sizes);
 BENCHMARK_CAPTURE(PlanPreset, nemo_rl_dynamic, "nemo_rl_dynamic")->Apply(Sizes);
 BENCHMARK_CAPTURE(PlanPreset, roll_packing, "roll_packing")->Apply(Sizes);

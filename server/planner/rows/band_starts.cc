@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -44,14 +45,18 @@ std::vector<uint32_t> InOrder(const RowItems& items, BandOrder order) {
 Row* RowFor(const RowItems& items, const RowTerms& terms, std::span<Row> rows, uint32_t slot,
             uint32_t item) {
   Row* best = nullptr;
+  double least = std::numeric_limits<double>::infinity();
   for (uint32_t rank = 0; rank < terms.ranks; ++rank) {
     Row& row = rows[size_t{rank} * terms.slots + slot];
+    const double cost = CostWithPhases(items, row);
+    if (cost >= least) continue;
     const bool has_room =
         row.items.empty() || (row.tokens + items.tokens(item) <= terms.capacity &&
                               row.sequences + items.count(item) <= terms.max_sequences &&
                               HasRoomForLoads(items, row, items.loads(item)));
-    if (has_room && (best == nullptr || CostWithPhases(items, row) < CostWithPhases(items, *best)))
-      best = &row;
+    if (!has_room) continue;
+    best = &row;
+    least = cost;
   }
   return best;
 }

@@ -132,30 +132,32 @@ struct LoadsOutlook {
 
   // Infinite if the bins would exceed limits by more than now.
   double Of(const RowLoads& x, const RowLoads& y) const {
-    const double above = Excess(x, y);
-    if (above > excess) return std::numeric_limits<double>::infinity();
-    double value = weight * above;
-    for (size_t load = 0; load < searched.size(); ++load) {
-      const double per_unit = searched[load].per_unit;
-      if (per_unit == 0) continue;
-      value += searched[load].dealt
-                   ? dealt[load].Of(x.sums[load], x.largest[load], y.sums[load], y.largest[load])
-                   : outlooks[load].Of(per_unit * x.sums[load], per_unit * y.sums[load]);
-    }
-    return value;
+    return By([&](size_t load) { return std::pair(x.sums[load], y.sums[load]); },
+              [&](size_t load) { return std::pair(x.largest[load], y.largest[load]); });
   }
   double Now() const { return empty() ? 0 : Of(of_a, of_b); }
   // Of() after a gives chunk i of `from_a` and b gives chunk j of `from_b`; kNoChunk: none.
   double Traded(const ChunkLoads& from_a, size_t i, const ChunkLoads& from_b, size_t j) const {
-    RowLoads x = of_a;
-    RowLoads y = of_b;
-    if (i != kNoChunk) Move(from_a, i, x, y);
-    if (j != kNoChunk) Move(from_b, j, y, x);
-    if (!dealt.empty()) {
-      SetLargest(from_a, i, of_a, from_b, j, x);
-      SetLargest(from_b, j, of_b, from_a, i, y);
-    }
-    return Of(x, y);
+    const auto sums = [&](size_t load) {
+      double x = of_a.sums[load];
+      double y = of_b.sums[load];
+      if (i != kNoChunk) {
+        const double given = from_a.sums(i)[load];
+        x -= given;
+        y += given;
+      }
+      if (j != kNoChunk) {
+        const double given = from_b.sums(j)[load];
+        y -= given;
+        x += given;
+      }
+      return std::pair(x, y);
+    };
+    const auto largest = [&](size_t load) {
+      return std::pair(Largest(from_a, i, of_a, from_b, j, load),
+                       Largest(from_b, j, of_b, from_a, i, load));
+    };
+    return By(sums, largest);
   }
 
   std::span<const SearchedLoad> searched;
@@ -170,20 +172,35 @@ struct LoadsOutlook {
   double excess = 0;
 
  private:
-  void Move(const ChunkLoads& chunks, size_t chunk, RowLoads& from, RowLoads& into) const {
-    const std::span<const double> sums = chunks.sums(chunk);
+  // Of() for bins of which sums_of(load) are the two sums of a load, and largest_of(load), if it is
+  // dealt, the two largest items.
+  template <typename SumsOf, typename LargestOf>
+  double By(SumsOf sums_of, LargestOf largest_of) const {
+    double above = 0;
     for (size_t load = 0; load < searched.size(); ++load) {
-      from.sums[load] -= sums[load];
-      into.sums[load] += sums[load];
+      const auto [x, y] = sums_of(load);
+      above += searched[load].ExcessOf(x) + searched[load].ExcessOf(y);
     }
+    if (above > excess) return std::numeric_limits<double>::infinity();
+    double value = weight * above;
+    for (size_t load = 0; load < searched.size(); ++load) {
+      const double per_unit = searched[load].per_unit;
+      if (per_unit == 0) continue;
+      const auto [x, y] = sums_of(load);
+      if (!searched[load].dealt) {
+        value += outlooks[load].Of(per_unit * x, per_unit * y);
+        continue;
+      }
+      const auto [largest_x, largest_y] = largest_of(load);
+      value += dealt[load].Of(x, largest_x, y, largest_y);
+    }
+    return value;
   }
-  // For a row that gives chunk `out` and gets chunk `in`.
-  void SetLargest(const ChunkLoads& own, size_t out, const RowLoads& now, const ChunkLoads& other,
-                  size_t in, RowLoads& row) const {
-    for (size_t load = 0; load < searched.size(); ++load) {
-      const double left = out == kNoChunk ? now.largest[load] : own.left(out)[load];
-      row.largest[load] = std::max(left, in == kNoChunk ? 0 : other.largest(in)[load]);
-    }
+  // The largest item of a row that gives chunk `out` and gets chunk `in`.
+  static double Largest(const ChunkLoads& own, size_t out, const RowLoads& now,
+                        const ChunkLoads& other, size_t in, size_t load) {
+    const double left = out == kNoChunk ? now.largest[load] : own.left(out)[load];
+    return std::max(left, in == kNoChunk ? 0 : other.largest(in)[load]);
   }
 };
 

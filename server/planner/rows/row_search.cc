@@ -30,10 +30,13 @@ constexpr double kShortEnough = 5e-4;
 // How many of the best estimated trades are worked out exactly.
 constexpr size_t kMostExact = 3;
 
-// The weight, in mean rows, of a row with twice its limit of a load; and how many pairs of bins are
-// tried to cure a row above its limit.
+// The weight, in mean rows, of a row with twice its limit of a load.
 constexpr double kExcessWeight = 100;
+
+// The most pairs of bins that are tried to keep limits, for each bin; and the ticks for each item
+// that this may take once the allowance is spent, if no other bins keep them.
 constexpr uint64_t kTriesToMend = 64;
+constexpr uint64_t kTicksToMend = 2000;
 
 // `bin` without its items number out_begin .. out_end - 1 and with others.
 Row Traded(const RowItems& items, const Row& bin, uint32_t out_begin, uint32_t out_end,
@@ -487,10 +490,22 @@ void RowSearch::Try(uint32_t a, uint32_t b, double slack) {
   if (terms_.fixed_slots) TryWhole(a, b, limit, outlook, loads);
 }
 
-void RowSearch::KeepLimits(const Allowance& allowance) {
-  for (uint64_t tries = kTriesToMend * bins_.size(); tries > 0; --tries) {
-    if (excess_.sum() == 0 || allowance.stop_requested()) break;
-    allowance.Spend(kTicksAPair);
+void RowSearch::KeepLimits(const Allowance& allowance, bool may_give_up) {
+  const Allowance::Part part(allowance, 2);
+  const uint64_t least = may_give_up ? 0 : items_->size() * kTicksToMend / TicksAPair();
+  SearchSteps steps(allowance, kTriesToMend * bins_.size(), TicksAPair(), least);
+  // After so many tries it looks whether they gained enough.
+  const uint64_t stretch = 2 * bins_.size() + 16 * kPairsPerLook;
+  double before = excess_.sum();
+  for (uint64_t tries = 1; steps.left > 0 && excess_.sum() > 0; ++tries) {
+    if (tries % kPairsPerLook == 0 && allowance.stop_requested()) break;
+    if (tries % stretch == 0) {
+      const double gained = before - excess_.sum();
+      const auto stretches = static_cast<double>(steps.left) / static_cast<double>(stretch);
+      if (may_give_up && gained * stretches < excess_.sum()) break;
+      before = excess_.sum();
+    }
+    --steps.left;
     const uint32_t worst = excess_.largest();
     if (!movable(worst)) break;
     const uint32_t b = PickOther(worst);
@@ -499,10 +514,13 @@ void RowSearch::KeepLimits(const Allowance& allowance) {
   Undo();
 }
 
+uint64_t RowSearch::TicksAPair() const {
+  return kTicksAPair + kTicksAnItem * 2 * items_->size() / bins_.size();
+}
+
 void RowSearch::Improve(uint64_t pairs, const Allowance& allowance) {
   if (bins_.size() < 2) return;
-  const uint64_t ticks = kTicksAPair + kTicksAnItem * 2 * items_->size() / bins_.size();
-  SearchSteps steps(allowance, pairs, ticks);
+  SearchSteps steps(allowance, pairs, TicksAPair());
   const uint64_t all = std::max<uint64_t>(1, steps.left);
   const double row = best_time_ / terms_.slots;
   while (steps.left > 0) {

@@ -32,8 +32,9 @@ class RowSearch {
   // first it accepts worse bins, by less and less. Keeps the best bins.
   void Improve(uint64_t pairs, const Allowance& allowance);
 
-  // Trades items until no bin exceeds a limit on loads, or no trade helps.
-  void KeepLimits(const Allowance& allowance);
+  // Trades items until no bin exceeds a limit on loads, or no trade helps. If it may give up, since
+  // other bins keep the limits, it does so where the last trades were too few.
+  void KeepLimits(const Allowance& allowance, bool may_give_up);
 
   // Whether all limits of loads hold.
   bool keeps_limits() const;
@@ -68,6 +69,7 @@ class RowSearch {
   RowOutlook OutlookOf(uint32_t a, uint32_t b) const;
   DealtOutlook DealtOutlookOf(uint32_t a, uint32_t b, size_t load) const;
   LoadsOutlook LoadsOutlookOf(uint32_t a, uint32_t b) const;
+  uint64_t TicksAPair() const;
   uint32_t PickCostliest();
   uint32_t PickOther(uint32_t a);
   void Try(uint32_t a, uint32_t b, double slack);

@@ -142,8 +142,12 @@ class RowSolver {
                  effort.pairs_a_sequence *
                      static_cast<double>(std::min<size_t>(items_->size(), kMostForPairs))));
     // All starts a little, the best to the end.
+    bool some_keep = std::ranges::any_of(starts, &RowSearch::keeps_limits);
     for (RowSearch& start : starts) {
-      if (may_exceed_) start.KeepLimits(context_.allowance);
+      if (may_exceed_ && !start.keeps_limits()) {
+        start.KeepLimits(context_.allowance, some_keep);
+        some_keep = some_keep || start.keeps_limits();
+      }
       start.Improve(pairs / 128, context_.allowance);
     }
     SortByTime(starts);

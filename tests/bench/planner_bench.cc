@@ -150,6 +150,10 @@ void SizesAndRanks(benchmark::internal::Benchmark* bench) {
   bench->Unit(benchmark::kMillisecond);
 }
 
+void MillionAndRanks(benchmark::internal::Benchmark* bench) {
+  bench->Args({1 << 20, 64})->Args({1 << 20, 256})->Unit(benchmark::kMillisecond);
+}
+
 void SizesAndPools(benchmark::internal::Benchmark* bench) {
   bench->Args({256, 8})->Args({2048, 64})->Args({131072, 256})->Args({1 << 20, 64});
   bench->Unit(benchmark::kMillisecond);
@@ -172,7 +176,7 @@ void ThousandAndFewRanks(benchmark::internal::Benchmark* bench) {
 
 BENCHMARK(LowerBound)->Apply(Sizes);
 BENCHMARK(OptimalSplits)->Apply(Sizes);
-BENCHMARK_CAPTURE(PlanBalanced, fast, Effort::kFast)->Apply(SizesAndRanks);
+BENCHMARK_CAPTURE(PlanBalanced, fast, Effort::kFast)->Apply(SizesAndRanks)->Apply(MillionAndRanks);
 BENCHMARK_CAPTURE(PlanBalanced, default, Effort::kDefault)->Apply(SizesAndRanks);
 BENCHMARK_CAPTURE(PlanBalanced, thorough, Effort::kThorough)->Apply(SizesAndRanks);
 BENCHMARK_CAPTURE(PlanDynamic, fast, Effort::kFast)->Apply(SizesAndPools);

@@ -16,18 +16,19 @@ SortedTask::SortedTask(const PackItems& items, const BinLimits& bin_limits, uint
       limits(bin_limits),
       ranks(rank_count),
       slots(slot_count) {
-  // Most often the longest is the costliest too, and lengths are quicker to sort.
-  const auto costlier = [&](uint32_t a, uint32_t b) { return items.loads[b] < items.loads[a]; };
-  if (!std::is_sorted(item.begin(), item.end(), costlier)) {
-    std::stable_sort(item.begin(), item.end(), costlier);
-  }
   length.resize(items.size());
   count.resize(items.size());
   cost.resize(items.size());
+  for (size_t i = 0; i < item.size(); ++i) cost[i] = items.loads[item[i]];
+  // Most often the longest is the costliest too, and lengths are quicker to sort.
+  if (!std::is_sorted(cost.rbegin(), cost.rend())) {
+    std::stable_sort(item.begin(), item.end(),
+                     [&](uint32_t a, uint32_t b) { return items.loads[b] < items.loads[a]; });
+    for (size_t i = 0; i < item.size(); ++i) cost[i] = items.loads[item[i]];
+  }
   for (size_t i = 0; i < item.size(); ++i) {
     length[i] = items.lengths[item[i]];
     count[i] = items.count(item[i]);
-    cost[i] = items.loads[item[i]];
     total_cost += cost[i];
     total_length += length[i];
   }
@@ -53,13 +54,30 @@ Filling::Filling(const SortedTask& task)
       bin_of_(task.size(), kUnplaced) {}
 
 Filling::Filling(const SortedTask& task, const Bins& bins) : Filling(task) {
-  std::vector<uint32_t> bin_of_item(task.size());
+  std::vector<uint32_t> position_of(task.size());
+  for (uint32_t i = 0; i < task.size(); ++i) position_of[task.item[i]] = i;
   for (uint32_t bin = 0; bin < bins.size(); ++bin) {
-    members_[bin].reserve(bins[bin].size());
-    for (const uint32_t item : bins[bin]) bin_of_item[item] = bin;
+    std::vector<uint32_t>& members = members_[bin];
+    members.reserve(bins[bin].size());
+    for (const uint32_t item : bins[bin]) members.push_back(position_of[item]);
+    std::sort(members.begin(), members.end());
+    AddMembers(bin);
   }
-  for (uint32_t position = 0; position < task.size(); ++position) {
-    Place(position, bin_of_item[task.item[position]]);
+}
+
+Filling Filling::OfPositions(const SortedTask& task, const Bins& bins) {
+  Filling filling(task);
+  for (uint32_t bin = 0; bin < bins.size(); ++bin) {
+    filling.members_[bin].assign(bins[bin].begin(), bins[bin].end());
+    filling.AddMembers(bin);
+  }
+  return filling;
+}
+
+void Filling::AddMembers(uint32_t bin) {
+  for (const uint32_t position : members_[bin]) {
+    bin_of_[position] = bin;
+    bins_[bin].Add(task_->SizeOf(position));
   }
 }
 

@@ -71,6 +71,8 @@ class Filling {
   // All items, as the caller numbers them, in these bins; the other bins are empty. Quicker than to
   // place them one by one.
   Filling(const SortedTask& task, const Bins& bins);
+  // All positions, ascending in each bin.
+  static Filling OfPositions(const SortedTask& task, const Bins& bins);
 
   const SortedTask& task() const { return *task_; }
   uint32_t bins() const { return static_cast<uint32_t>(bins_.size()); }
@@ -91,6 +93,9 @@ class Filling {
   }
 
  private:
+  // Counts the members of an empty bin.
+  void AddMembers(uint32_t bin);
+
   const SortedTask* task_;
   std::vector<BinState> bins_;
   std::vector<std::vector<uint32_t>> members_;

@@ -26,11 +26,12 @@ struct LeastCounts {
 // are too few sequences. `costs` are those of all sequences, in any order, with a sum below 2^63.
 // The proof is in the source. O(n), and O(n log n) if the bound may be above `proven`; below that
 // any value.
-uint64_t LockstepCountBound(std::vector<uint64_t> costs, uint32_t ranks, const LeastCounts& least,
-                            uint64_t proven = 0);
+uint64_t LockstepCountBound(const std::vector<uint64_t>& costs, uint32_t ranks,
+                            const LeastCounts& least, uint64_t proven = 0);
 
 // The same of the maximum over ranks of the sum of its costs. O(n).
-uint64_t AccumulatedCountBound(std::vector<uint64_t> costs, const LeastCounts& least);
+uint64_t AccumulatedCountBound(const std::vector<uint64_t>& costs, const LeastCounts& least,
+                               uint64_t proven = 0);
 
 }  // namespace batchplan
 

@@ -4,7 +4,8 @@
 // (head_slots.cc). All other items go by longest processing time first into the cheapest bin that
 // holds them. Exchanges make room for items that find none. There are two starts: the first looks
 // at costs alone; the second counts tokens too, and so leaves more room where there is little. If
-// neither fits, the caller's packing is the start, its empty bins filled from the costliest.
+// neither fits, the caller's packing is the start, its empty bins filled from the costliest. A
+// great many items that leave little room start in bins that are filled alike (alike_bins.cc).
 //
 // Improvement. EvenOut moves and exchanges items (even_out.cc). If items may change their rank,
 // each start gets a third of the steps, and the better one the rest. With equal counts the search
@@ -25,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/planner/balance/alike_bins.h"
 #include "server/planner/balance/bin_filling.h"
 #include "server/planner/balance/lockstep_findings.h"
 #include "server/planner/balance/longest_first.h"
@@ -123,7 +125,12 @@ class LockstepSolver {
         good_(task.enough + task.enough / kGoodEnough) {}
 
   std::optional<BalancedBins> Run() {
-    if (!task_.start_only) TryStarts();
+    if (task_.fill_alike) {
+      const std::optional<Bins> alike = FillAlike(sorted_, task_.allowance);
+      if (alike) Improve(AlikeSteps(), Filling::OfPositions(sorted_, *alike));
+    } else if (!task_.start_only) {
+      TryStarts();
+    }
     if (task_.allowance.stop_requested()) return std::nullopt;
     const bool has_start = task_.start != nullptr && task_.start->size() <= sorted_.bins();
     if (!best_ && has_start && task_.rank_of.empty()) {
@@ -136,6 +143,11 @@ class LockstepSolver {
   }
 
  private:
+  // At Effort::kFast bins that are filled alike are soon as even as they get.
+  uint64_t AlikeSteps() const {
+    return search_limits_.steps / (task_.effort == Effort::kFast ? 16 : 1);
+  }
+
   // Improves several starts for a while, and the best of them to the end.
   void TryStarts() {
     // By cost alone; then by cost and tokens, which also evens out the room.

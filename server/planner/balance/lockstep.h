@@ -28,6 +28,8 @@ struct LockstepTask {
   // A packing within the limits to start from if the solver can't fill the bins by itself. Ignored
   // if it has more than ranks * slots bins or if the ranks are given.
   const Bins* start = nullptr;
+  // Whether the solver fills all bins alike (alike_bins.h), not by longest processing time first.
+  bool fill_alike = false;
   // The bins are known to be too few or too tight for the solver to fill: only `start` is tried.
   bool start_only = false;
   // A step time, without the fixed cost of micro-batches, that can't or need not be beaten. The

@@ -373,6 +373,16 @@ Items Pass::ItemsFrom(SequenceLists lists) const {
   return items;
 }
 
+std::vector<Cost> Pass::SequenceCosts(std::span<const SequenceIndex> sequences) const {
+  const std::span<const uint32_t> lengths = aligned();
+  std::vector<Cost> costs;
+  costs.reserve(sequences.size());
+  for (const SequenceIndex sequence : sequences) {
+    costs.push_back(cost().OfSequence(lengths[sequence.value()]) + loads_.InMicrobatch(sequence));
+  }
+  return costs;
+}
+
 Objective Pass::ObjectiveOf(const Items& items) const {
   Objective objective;
   if (options_->balance_on == BalanceOn::kTokens && pipeline_ == nullptr) {

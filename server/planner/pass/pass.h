@@ -201,6 +201,8 @@ class Pass {
   // Each list as one item, whatever the groups. Costs are right for any list, lengths for one that
   // is in one micro-batch.
   Items ItemsFrom(SequenceLists lists) const;
+  // What each sequence costs as an item of its own.
+  std::vector<Cost> SequenceCosts(std::span<const SequenceIndex> sequences) const;
   // Costs beside whole rows, or tokens if the pass is balanced on tokens and has no pipeline.
   Objective ObjectiveOf(const Items& items) const;
 

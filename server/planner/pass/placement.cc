@@ -59,14 +59,15 @@ MiniBatchPlacement PlacementOf(const Pass& pass, const Items& items, const Bins&
   placement.microbatches.Reserve(bin_at.size(), items.sequences.all().size());
   placement.widths.reserve(bin_at.size());
   std::vector<uint32_t> rank_of(items.size());
+  const std::span<const uint32_t> widths = items.widths();
   for (size_t m = 0; m < bin_at.size(); ++m) {
     uint32_t width = 0;
     if (bin_at[m] < bins.size()) {
+      const auto rank = static_cast<uint32_t>(m / slots);
       for (uint32_t item : bins[bin_at[m]]) {
-        const uint32_t length = items.widths()[item];
-        width = padded ? std::max(width, length) : width + length;
+        width = padded ? std::max(width, widths[item]) : width + widths[item];
         placement.microbatches.Push(items.sequences[item]);
-        rank_of[item] = static_cast<uint32_t>(m / slots);
+        rank_of[item] = rank;
       }
     }
     placement.microbatches.Close();

@@ -71,10 +71,16 @@ Cost StepBound(const Pass& pass, std::span<const Cost> costs, Cost work) {
   return bound - bound / kRounding;
 }
 
+Cost StepBound(const Pass& pass, const MiniBatchItems& items, Cost work) {
+  return pass.pipeline() == nullptr ? work : StepBound(pass, items.get().costs, work);
+}
+
 // A lower bound on the time of phases beside the rest of micro-batches. Each phase is bounded as a
 // batch of its own, since a slot's time is the sum of its phases' times. A dealt load runs at least
 // as long as the mean rank and as its largest item.
-Cost PhasesBound(const Pass& pass, const Items& items, const Allowance& allowance) {
+Cost PhasesBound(const Pass& pass, const MiniBatchItems& mini_batch, const Allowance& allowance) {
+  if (pass.loads().phases().empty()) return 0;
+  const Items& items = mini_batch.get();
   Cost bound = 0;
   for (const LoadPhase& phase : pass.loads().phases()) {
     const auto cost_of = [&](double value) {
@@ -142,10 +148,8 @@ MiniBatchBounds BoundsOfShares(const Pass& pass, const MiniBatchItems& mini_batc
                                               rank_of, allowance);
   }
   const Cost work =
-      bound + PhasesBound(pass, mini_batch.get(), allowance) + pass.cost().OfMicrobatch() * fewest;
-  return {.slots = fewest,
-          .ideal_slots = fewest,
-          .step_time = StepBound(pass, mini_batch.get().costs, work)};
+      bound + PhasesBound(pass, mini_batch, allowance) + pass.cost().OfMicrobatch() * fewest;
+  return {.slots = fewest, .ideal_slots = fewest, .step_time = StepBound(pass, mini_batch, work)};
 }
 
 // What the mean of `ranks` ranks takes for these sequences with the loads that are part of their
@@ -180,10 +184,8 @@ MiniBatchBounds BoundsOfTrees(const Pass& pass, const MiniBatchItems& mini_batch
   }
   fewest = pass.counts().RoundUp(fewest);
   const Cost work =
-      bound + PhasesBound(pass, mini_batch.get(), allowance) + pass.cost().OfMicrobatch() * fewest;
-  return {.slots = fewest,
-          .ideal_slots = fewest,
-          .step_time = StepBound(pass, mini_batch.get().costs, work)};
+      bound + PhasesBound(pass, mini_batch, allowance) + pass.cost().OfMicrobatch() * fewest;
+  return {.slots = fewest, .ideal_slots = fewest, .step_time = StepBound(pass, mini_batch, work)};
 }
 
 MiniBatchBounds BoundsOfGroups(const Pass& pass, std::span<const SequenceIndex> mini_batch,
@@ -292,15 +294,15 @@ Cost CountBound(const Pass& pass, std::span<const SequenceIndex> mini_batch,
   if (pass.keeps_counts() && !by_groups) least.on_rank = mini_batch.size() / pass.ranks();
   if (least.in_microbatch == 0 && least.on_rank == 0) return 0;
   const std::vector<Cost> costs =
-      pass.ItemsFrom(by_groups ? pass.ItemLists(mini_batch) : SequenceLists::Singles(mini_batch))
-          .costs;
+      by_groups ? pass.ItemsFrom(pass.ItemLists(mini_batch)).costs : pass.SequenceCosts(mini_batch);
   const Cost fixed = pass.cost().OfMicrobatch() * bounds.slots;
+  // The bound of a pipeline is not a sum over slots.
+  const bool comparable = pass.pipeline() == nullptr;
+  const Cost proven = comparable ? bounds.step_time - std::min(bounds.step_time, fixed) : 0;
   // In lockstep too every rank runs at least as long as its own micro-batches.
-  Cost work = AccumulatedCountBound(costs, least);
+  Cost work = AccumulatedCountBound(costs, least, proven);
   if (pass.synchronization() == Synchronization::kLockstep) {
-    const Cost proven = bounds.step_time - std::min(bounds.step_time, fixed);
-    const bool comparable = pass.pipeline() == nullptr;
-    work = std::max(work, LockstepCountBound(costs, pass.ranks(), least, comparable ? proven : 0));
+    work = std::max(work, LockstepCountBound(costs, pass.ranks(), least, proven));
   }
   return work == 0 ? 0 : StepBound(pass, costs, work + fixed);
 }
@@ -328,10 +330,8 @@ MiniBatchBounds BoundsWithoutCounts(const Pass& pass, std::span<const SequenceIn
                               ? PerRank(proven.microbatches, pass.ranks(), pass.counts())
                               : FewestMicrobatchesPerRank(pass, items, placement.slots);
   const Cost work = SequencesBound(pass, items, proven.lockstep_time, allowance) +
-                    PhasesBound(pass, items.get(), allowance) + pass.cost().OfMicrobatch() * fewest;
-  return {.slots = fewest,
-          .ideal_slots = fewest,
-          .step_time = StepBound(pass, items.get().costs, work)};
+                    PhasesBound(pass, items, allowance) + pass.cost().OfMicrobatch() * fewest;
+  return {.slots = fewest, .ideal_slots = fewest, .step_time = StepBound(pass, items, work)};
 }
 
 MiniBatchBounds BoundsOf(const Pass& pass, std::span<const SequenceIndex> mini_batch,

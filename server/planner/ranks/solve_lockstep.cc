@@ -1,11 +1,12 @@
 // The number of slots comes from bounds and packers, their contents from BalanceLockstep.
 //
 // It starts at the fewest slots that the lower bounds on bins allow. If their bins have room to
-// spare, BalanceLockstep fills them directly. If it fails, or the room to spare is below 1/2000 of
-// the tokens, the packers look for few bins (packing/fewest_bins.h): slots are raised to the number
-// that these need, and the packing is the start of the search. One more slot costs every rank the
-// fixed cost of a micro-batch, but may let the slots' maxima fall; it is tried if the step is more
-// than a thousandth above its bound.
+// spare, BalanceLockstep fills them directly: alike (balance/alike_bins.h) if a great many items
+// leave little room, else by longest processing time first. If it fails, or the room to spare is
+// below 1/2000 of the tokens, the packers look for few bins (packing/fewest_bins.h): slots are
+// raised to the number that these need, and the packing is the start of the search. One more slot
+// costs every rank the fixed cost of a micro-batch, but may let the slots' maxima fall; it is tried
+// if the step is more than a thousandth above its bound.
 
 #include "server/planner/ranks/solve_lockstep.h"
 
@@ -14,6 +15,7 @@
 #include <numeric>
 #include <utility>
 
+#include "server/planner/balance/alike_bins.h"
 #include "server/planner/balance/lockstep.h"
 #include "server/planner/balance/step_time_bound.h"
 #include "server/planner/packing/fewest_bins.h"
@@ -47,7 +49,7 @@ class LockstepSlotsSolver {
       return LockstepBound(task_.items, task_.limits, task_.ranks, allowance_);
     });
     std::optional<LockstepSlots> first;
-    if (!IsTight()) first = Balance(slots_);
+    if (!IsTight()) first = Balance(slots_, nullptr, /*start_only=*/false, FillsAlike());
     if (!first) {
       const uint64_t too_few = slots_;
       const FewestBins packed =
@@ -56,7 +58,8 @@ class LockstepSlotsSolver {
       const uint64_t needed = (packed.bins.size() + task_.ranks - 1) / task_.ranks;
       slots_ = std::max(slots_, task_.counts.RoundUp(needed));
       if (slots_ > most_slots_) return std::nullopt;
-      first = Balance(slots_, &packed.bins, /*start_only=*/slots_ == too_few || IsTight());
+      first = Balance(slots_, &packed.bins, /*start_only=*/slots_ == too_few || IsTight(),
+                      slots_ != too_few && FillsAlike());
     }
     if (!first) return std::nullopt;
     const uint64_t bound = bound_ + slots_ * task_.per_microbatch;
@@ -76,8 +79,12 @@ class LockstepSlotsSolver {
     return room - tokens_ < tokens_ / kTightPart;
   }
 
+  bool FillsAlike() const {
+    return WorthFillingAlike(task_.items.size(), tokens_, task_.limits, task_.ranks, slots_);
+  }
+
   std::optional<LockstepSlots> Balance(uint64_t slots, const Bins* start = nullptr,
-                                       bool start_only = false) const {
+                                       bool start_only = false, bool fill_alike = false) const {
     if (allowance_.stop_requested()) return std::nullopt;
     std::optional<BalancedBins> balanced = BalanceLockstep({.items = task_.items,
                                                             .limits = task_.limits,
@@ -86,6 +93,7 @@ class LockstepSlotsSolver {
                                                             .rank_of = {},
                                                             .equal_counts = task_.equal_counts,
                                                             .start = start,
+                                                            .fill_alike = fill_alike,
                                                             .start_only = start_only,
                                                             .enough = bound_,
                                                             .effort = task_.effort,

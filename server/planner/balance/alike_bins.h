@@ -1,4 +1,4 @@
-// Many bins with next to no room to spare, filled alike, some sixteen at a time.
+// Many bins with next to no room to spare, filled alike, up to 64 at a time.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_BALANCE_ALIKE_BINS_H_
 #define BATCHPLAN_SERVER_PLANNER_BALANCE_ALIKE_BINS_H_

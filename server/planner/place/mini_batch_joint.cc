@@ -11,11 +11,13 @@
 #include <vector>
 
 #include "server/planner/pass/mini_batch_items.h"
+#include "server/planner/pass/mini_batch_tree.h"
 #include "server/planner/pass/order.h"
 #include "server/planner/pass/step_time.h"
 #include "server/planner/place/kinds_apart.h"
 #include "server/planner/place/mini_batch_placer.h"
 #include "server/planner/place/place.h"
+#include "server/planner/ranks/bounds.h"
 #include "server/planner/ranks/conflicts.h"
 #include "server/planner/ranks/reference_methods.h"
 #include "server/planner/ranks/shard.h"
@@ -24,6 +26,28 @@
 #include "server/planner/rows/solve_rows.h"
 
 namespace batchplan {
+namespace {
+
+// Sequences share much if they cost so many times as much apart.
+constexpr double kMuch = 1.25;
+
+// If the sequences share much: a lower bound, in units of the cost model, on the time of rows that
+// share nothing, which are then hardly ever the fastest. Only where nothing else restricts rows.
+std::optional<double> UnsharedTime(const Pass& pass, std::span<const SequenceIndex> mini_batch) {
+  const bool is_restricted = pass.pipeline() != nullptr || pass.groups_keep_rank() ||
+                             pass.options().keeps_counts() || pass.row_multiple() > 1 ||
+                             !pass.loads().phases().empty() || !pass.loads().limits().empty();
+  if (pass.prefixes() == nullptr || pass.effort() == Effort::kFast || is_restricted) {
+    return std::nullopt;
+  }
+  const auto apart = static_cast<double>(UniqueOf(*pass.plain(), mini_batch).computation);
+  if (apart < kMuch * static_cast<double>(UniqueOf(pass, mini_batch).computation)) {
+    return std::nullopt;
+  }
+  return IdealStepTime(pass, apart, 1);
+}
+
+}  // namespace
 
 // Places each class of kinds as a mini-batch of its own.
 absl::StatusOr<Placement> MiniBatchPlacer::PlaceApart(size_t k,
@@ -153,16 +177,19 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceJoint(
   }
   const SearchContext context = ContextOf(k, lead_->WhereOf(k));
   std::vector<Placement> others;
-  for (const Pass* plain : {lead_->plain(), lead_->without_phases(), lead_->without_multiple()}) {
-    if (plain == nullptr) continue;
+  const auto add_plain = [&](const Pass& plain) {
     const Allowance::Part part(allowance_, 2 * passes_.size());
-    const MiniBatchPlacer placer({plain}, *plain, seed_, sequences_, allowance_);
+    const MiniBatchPlacer placer({&plain}, plain, seed_, sequences_, allowance_);
     absl::StatusOr<MiniBatchPlacement> placed = placer.Place(k, mini_batch);
-    if (absl::IsCancelled(placed.status())) return placed;
-    if (placed.ok()) {
-      LayRows(*lead_, placed->lead());
-      others.push_back(std::move(placed->lead()));
-    }
+    if (!placed.ok()) return;
+    LayRows(*lead_, placed->lead());
+    others.push_back(std::move(placed->lead()));
+  };
+  const std::optional<double> unshared = UnsharedTime(*lead_, mini_batch);
+  if (unshared) add_plain(lead_->plain()->With(Effort::kFast));
+  for (const Pass* plain : {lead_->plain(), lead_->without_phases(), lead_->without_multiple()}) {
+    if (plain != nullptr && (!unshared || others.empty())) add_plain(*plain);
+    if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
   }
   if (lead_->prefixes() != nullptr) AddTreePresets(mini_batch, others);
   AddPhasesApart(k, mini_batch, others);
@@ -172,6 +199,19 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceJoint(
                      context);
   }();
   if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
+  if (unshared && !found.empty()) {
+    // If rows that share nothing may yet be faster, all effort goes into them.
+    const Cost time = StepTime(*lead_, found.front(), allowance_);
+    if (lead_->cost().ToUnits(time) > *unshared) {
+      others.clear();
+      add_plain(*lead_->plain());
+      if (!others.empty() && StepTime(*lead_, others.front(), allowance_) < time) {
+        others.front().proven = {};
+        others.front().tried = found.front().tried;
+        found.insert(found.begin(), std::move(others.front()));
+      }
+    }
+  }
   for (Placement& placement : found) {
     MiniBatchPlacement placed{.shares = SharesOf(SequenceLists::Singles(mini_batch),
                                                  RanksOf(placement, mini_batch), first_.ranks()),

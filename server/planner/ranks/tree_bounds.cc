@@ -12,6 +12,7 @@
 
 #include "server/planner/packing/bins.h"
 #include "server/planner/packing/lower_bounds.h"
+#include "server/planner/packing/packer.h"
 
 namespace batchplan {
 namespace {
@@ -96,7 +97,12 @@ void TreeBounds::CountCopies() {
     if (below[number] > 0) copies = std::max(copies, RoundUp(below[number] / room));
     if (hanging.size() > 1) {
       const BinLimits limits = {.capacity = static_cast<uint32_t>(room)};
-      copies = std::max(copies, static_cast<double>(LowerBoundBins({.lengths = hanging}, limits)));
+      const PackItems items = {.lengths = hanging};
+      // No bound is above the bins of a packing, which are often as few as are known to be needed.
+      const size_t enough = PackFirstFitDecreasing(items, limits).size();
+      if (static_cast<double>(enough) > copies) {
+        copies = std::max(copies, static_cast<double>(LowerBoundBins(items, limits, enough)));
+      }
     }
     const double count = node.end - node.begin - (number == 0 ? alone_ : 0);
     copies_[number] = std::max(copies, RoundUp(count / most));

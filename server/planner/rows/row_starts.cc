@@ -31,12 +31,6 @@ constexpr size_t kPiecesPerLook = 1024;
 // After this many bins without room, the roomiest is tried.
 constexpr int kMostLooks = 64;
 
-double CostOf(const RowItems& items, const TreePiece& piece) {
-  std::vector<uint32_t> own(piece.count);
-  std::iota(own.begin(), own.end(), piece.first);
-  return BinOf(items, std::move(own)).cost;
-}
-
 // The key by which pieces go first: their cost or, for few tokens with limited loads, the largest
 // share of a bin's tokens or of a load.
 double SizeOf(const RowItems& items, const RowTerms& terms, PieceChoice choice, const Row& piece) {
@@ -47,27 +41,6 @@ double SizeOf(const RowItems& items, const RowTerms& terms, PieceChoice choice, 
     size = std::max(size, piece.loads.sums[load] / searched[load].most);
   }
   return size;
-}
-
-// Halves the costliest pieces until there are `count`; false if there are too few items.
-bool HalveUpTo(const RowItems& items, size_t count, std::vector<TreePiece>& pieces) {
-  std::set<std::pair<double, size_t>> by_cost;
-  const auto enter = [&](size_t piece) {
-    if (pieces[piece].count > 1) by_cost.emplace(CostOf(items, pieces[piece]), piece);
-  };
-  for (size_t piece = 0; piece < pieces.size(); ++piece) enter(piece);
-  while (pieces.size() < count) {
-    if (by_cost.empty()) return false;
-    const size_t costliest = std::prev(by_cost.end())->second;
-    by_cost.erase(std::prev(by_cost.end()));
-    const TreePiece whole = pieces[costliest];
-    const uint32_t half = whole.count / 2;
-    pieces.push_back({whole.first + half, whole.count - half});
-    pieces[costliest].count = half;
-    enter(costliest);
-    enter(pieces.size() - 1);
-  }
-  return true;
 }
 
 // Pieces as items that share nothing. The prefix that all items share is left out of each, as every
@@ -324,14 +297,10 @@ std::optional<std::vector<Row>> BalancePieces(const Pass& pass, const RowItems& 
                                               std::span<const TreePiece> pieces,
                                               const Allowance& allowance) {
   const size_t count = size_t{terms.ranks} * terms.slots;
-  std::vector<TreePiece> enough;
-  if (pieces.size() < count && !terms.may_empty) {
-    enough.assign(pieces.begin(), pieces.end());
-    if (!HalveUpTo(items, count, enough)) return std::nullopt;
-    pieces = enough;
-  }
   PackedPieces of_pieces(pass, items, pieces);
-  if (pieces.size() < count && !of_pieces.FillUpTo(count)) return std::nullopt;
+  if (pieces.size() < count && (!terms.may_empty || !of_pieces.FillUpTo(count))) {
+    return std::nullopt;
+  }
   const BinLimits& limits = of_pieces.limits;
   const PackItems packed = of_pieces.items.ForPacking();
   Bins bins;

@@ -53,14 +53,22 @@ struct SearchEffort {
   size_t improved;
 };
 
-SearchEffort EffortOf(Effort effort) {
+// Rows that share are searched twice as long: a move also changes how many tokens there are.
+SearchEffort EffortOf(Effort effort, bool shares) {
+  const double times = shares ? 2 : 1;
   switch (effort) {
     case Effort::kFast:
-      return {.pairs_a_sequence = 0.25, .least_pairs = 200, .more_slots = 0, .improved = 1};
+      return {.pairs_a_sequence = times * 0.25,
+              .least_pairs = static_cast<uint64_t>(times * 200),
+              .more_slots = 0,
+              .improved = 1};
     case Effort::kThorough:
       return {.pairs_a_sequence = 40, .least_pairs = 20000, .more_slots = 4, .improved = 4};
     default:
-      return {.pairs_a_sequence = 2.5, .least_pairs = 1500, .more_slots = 3, .improved = 2};
+      return {.pairs_a_sequence = times * 2.5,
+              .least_pairs = static_cast<uint64_t>(times * 1500),
+              .more_slots = 3,
+              .improved = 2};
   }
 }
 
@@ -83,6 +91,7 @@ class RowSolver {
         deals_within_limits_(pass.loads().deals_within_limits()),
         fixed_slots_(deals_within_limits_ || !pass.loads().phases().empty()) {
     if (!items_) return;
+    pieces_.emplace(*items_);
     item_of_.resize(sequences.size());
     for (uint32_t item = 0; item < items_->size(); ++item) {
       for (uint32_t i = 0; i < items_->count(item); ++i) {
@@ -133,7 +142,8 @@ class RowSolver {
 
   // The best of the searches that start from `others` and from new rows.
   std::vector<RowSearch> ImprovedStarts(const std::vector<Placement>& others) {
-    const SearchEffort effort = EffortOf(Affordable(pass_.effort(), context_.allowance));
+    const SearchEffort effort =
+        EffortOf(Affordable(pass_.effort(), context_.allowance), items_->shares());
     std::vector<RowSearch> starts;
     for (const Placement& other : others) AddStart(BinsOf(other), other.slots, starts);
     AddStarts(effort, others, starts);
@@ -310,16 +320,36 @@ class RowSolver {
     const uint64_t whole = SlotsOf(pass_, *items_, PiecesOf(kWhole, 0));
     for (const uint64_t other : {whole, pass_.counts().RoundUp(whole + 1)}) {
       if (other >= slots && other <= most) AddStarts(other, starts);
-      if (effort.more_slots == 0) break;
+      if (effort.more_slots == 0 || items_->size() > kMostForAllStarts) break;
     }
   }
 
   // For rows of mean cost `mean`.
   std::vector<TreePiece> PiecesOf(const PieceSize& size, double mean) const {
-    return CutIntoPieces(*items_, {.tokens = pass_.bin_limits().capacity,
-                                   .sequences = pass_.bin_limits().max_sequences,
-                                   .cost = size.cost == kAnyCost ? kAnyCost : mean * size.cost,
-                                   .worth = size.worth});
+    return pieces_->Cut({.tokens = pass_.bin_limits().capacity,
+                         .sequences = pass_.bin_limits().max_sequences,
+                         .cost = size.cost == kAnyCost ? kAnyCost : mean * size.cost,
+                         .worth = size.worth});
+  }
+
+  // Adds starts of balanced pieces. If there are fewer pieces than rows, some rows stay empty, or
+  // the costliest pieces are cut; under kLockstep either may be faster. False if none is found.
+  bool AddBalanced(const RowTerms& terms, std::span<const TreePiece> pieces,
+                   std::vector<RowSearch>& starts) {
+    const size_t rows = size_t{terms.ranks} * terms.slots;
+    const size_t before = starts.size();
+    const auto balance = [&](std::span<const TreePiece> own) {
+      std::optional<std::vector<Row>> balanced =
+          BalancePieces(pass_, *items_, terms, own, context_.allowance);
+      if (balanced) AddStart(*std::move(balanced), terms.slots, starts);
+    };
+    if (pieces.size() >= rows || terms.may_empty) balance(pieces);
+    if (pieces.size() < rows &&
+        (starts.size() == before || terms.synchronization == Synchronization::kLockstep)) {
+      std::vector<TreePiece> enough(pieces.begin(), pieces.end());
+      if (pieces_->CutUpTo(rows, enough)) balance(enough);
+    }
+    return starts.size() > before;
   }
 
   void AddStarts(uint64_t slots, std::vector<RowSearch>& starts) {
@@ -338,19 +368,22 @@ class RowSolver {
     const bool is_fast = pass_.effort() == Effort::kFast;
     const bool is_free = rank_of_.empty() && !terms.keeps_counts;
     const bool shares = items_->shares();
+    std::vector<std::vector<TreePiece>> tried;
+    bool is_balanced = false;
     for (const PieceSize& size : kPieceSizes) {
       // Without sharing every sequence is a piece, whatever the size.
       if (!shares && size.cost != 1) continue;
       if ((!few && size.cost != 1) || (is_fast && !size.is_quick)) continue;
+      // Beside balanced starts those of small pieces hardly win.
+      if (is_balanced && !size.is_large && pass_.effort() == Effort::kDefault) continue;
       if (context_.allowance.stop_requested()) return;
       const std::vector<TreePiece> pieces = PiecesOf(size, mean);
+      if (std::ranges::find(tried, pieces) != tried.end()) continue;
+      tried.push_back(pieces);
       if (is_free && few && size.is_large && shares && !may_exceed_ && !fixed_slots_) {
-        std::optional<std::vector<Row>> balanced =
-            BalancePieces(pass_, *items_, terms, pieces, context_.allowance);
-        if (balanced) {
-          AddStart(*std::move(balanced), slots, starts);
-          if (is_fast) continue;
-        }
+        const bool found = AddBalanced(terms, pieces, starts);
+        if (found && is_fast) continue;
+        is_balanced = is_balanced || found;
       }
       std::optional<std::vector<Row>> bins = FillWithPieces(
           *items_, terms, pieces, PieceChoice::kCheapest, rank_of_, context_.allowance);
@@ -405,6 +438,7 @@ class RowSolver {
   const SearchContext& context_;
   const MiniBatchTree tree_;
   const std::optional<RowItems> items_;
+  std::optional<TreePieces> pieces_;
   // Whether groups stay on a rank, but not in one row.
   const bool groups_keep_rank_;
   // Whether rows may exceed limits, or miss a multiple, at first.

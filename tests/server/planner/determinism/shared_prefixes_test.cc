@@ -48,9 +48,9 @@ INSTANTIATE_TEST_SUITE_P(
     Requests, SharedDeterminismTest,
     ::testing::Values(
         Golden{"Lockstep", [](GeneratedRequest&) {},
-               "6191c0db99e8388d1b3244e69f0f83014d0d3c4b5c290fad19577ab993d99e71"},
+               "df7dc798f97272ba10d858b506bcaf14659adfce6ac8a29cd2122601fa43c237"},
         Golden{"Fast", [](GeneratedRequest& r) { r.options.effort = Effort::kFast; },
-               "7b2f3cf6514ac0285283b9ad5bc1bb40a84c0408ac92865d0561c7c070eaac49"},
+               "89ed606402d5fe25c3632dc5c7db9c3900990b9e39813eeabfc8f73bea2e7a5c"},
         Golden{"Thorough", [](GeneratedRequest& r) { r.options.effort = Effort::kThorough; },
                "f41f4a6fae2c6ee83b7ae81054a6da6b411b4de45ae7fe141ec17a7d99aa5332"},
         Golden{
@@ -64,19 +64,19 @@ INSTANTIATE_TEST_SUITE_P(
                  r.options.cost_model.per_microbatch = 1024;
                  r.options.passes[0].order = MicrobatchOrder::kPipeline;
                },
-               "62375104bc9b22098e98e94e1ea343dc2bcf73f12da0045586afc5f7e9b258f8"},
+               "c72d8ce3f5ca24bf5ee82147063d61f38dd313b8befd7db8e3a6a3d913f56d70"},
         Golden{
             "EqualCounts",
             [](GeneratedRequest& r) { r.options.passes[0].sequence_counts = EqualCounts::kExact; },
-            "dd01d6eed4d862bb0fee134c37a731d99eb9e233d0d4ec64ae896df04b7195bd"},
+            "f6b139196085502e4adcab5d7a6a898125a6ccccece0e7b678f233fe62b6051f"},
         Golden{"GroupsOnOneRank",
                [](GeneratedRequest& r) { r.options.mini_batches.groups = GroupPolicy::kSameRank; },
-               "df5ccf3e58258f255dbba35dc1bdfacfbaf885a9512fbf3b2b29930a8a3d56bc"},
+               "9dca41788d5b033b976b96f590d03ce0deb4d6faaf49f46d738c87ec264c9b98"},
         Golden{"GivenRanks",
                [](GeneratedRequest& r) {
                  for (uint32_t i = 0; i < r.lengths.size(); ++i) r.ranks.push_back(i / 2 % 4);
                },
-               "ad8f61c921162a6fc264848d96dcb3e942cae04790fefdff9988c3536c6fa269"},
+               "dff8b6a2ea650605ead48f462e0919108b263e6a02ea36c260080c3cc3d577b5"},
         Golden{"MiniBatchesAndAPassThatIgnoresPrefixes",
                [](GeneratedRequest& r) {
                  r.options.mini_batches.size = 128;
@@ -85,15 +85,15 @@ INSTANTIATE_TEST_SUITE_P(
                  r.options.passes[1].ignore_mini_batches = true;
                  r.options.passes[1].ignore_shared_prefixes = true;
                },
-               "61894d60e440ddd93f0506c79e2240adccc6bc50b0bdb64a2213d004f8653a01"},
+               "330a28202bb6dd2549f3b71cc2f582765b02c7c1a8e36e28c487d4b67f13f34e"},
         Golden{"SomeOfWhatWaits",
                [](GeneratedRequest& r) {
                  r.options.selection = Selection{.sequences = 200, .max_overtaking = 100};
                },
-               "cdb671c50c3ad3610533037d1040b946fce61fd8aed859b53d6a9511c282b572"},
+               "418075b570274d2e5a5bc05ccf0d84b5c0253b1f2421778dc046d6e94e935154"},
         Golden{"RowsAsLongAsTheBudget",
                [](GeneratedRequest& r) { r.options.passes[0].rows = RowPadding::kCapacity; },
-               "7509fd986ae13d6cd7eca02c8cb482705ff263483060df7d39204b3c9c0cf2fd"},
+               "ef2da3624ec77006c4932e1577e82ac37244ee7eca6a85e81b03620e54540bb1"},
         Golden{"Areal",
                [](GeneratedRequest& r) { r.options.passes[0].sharding = Sharding::kArealTree; },
                "04dda8df70abaa880a537f60614d0c6bcc9a05957bb1c287e3aaf4377757c413"},

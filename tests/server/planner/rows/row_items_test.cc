@@ -107,7 +107,7 @@ TEST(TreePiecesTest, HaveEveryItemOnceWithinTheLimits) {
                                 .cost = static_cast<double>(random.Between(1, 1500)),
                                 .worth = random.OneOf<double>({0, 0.1})};
     uint32_t next = 0;
-    for (const TreePiece& piece : CutIntoPieces(*items, limits)) {
+    for (const TreePiece& piece : TreePieces(*items).Cut(limits)) {
       EXPECT_EQ(piece.first, next);
       next += piece.count;
       if (piece.count == 1) continue;
@@ -121,6 +121,41 @@ TEST(TreePiecesTest, HaveEveryItemOnceWithinTheLimits) {
       for (size_t i = 1; i < bin.commons.size(); ++i) EXPECT_GT(bin.commons[i], 0u);
     }
     EXPECT_EQ(next, items->size());
+    if (HasFailure()) FAIL() << "seed " << seed;
+  }
+}
+
+TEST(TreePiecesTest, AreCutUntilThereAreEnough) {
+  for (const uint64_t seed : testing::Seeds(200)) {
+    ForestPass forest = testing::RandomForest(seed);
+    const Pass pass = forest.Create();
+    const MiniBatchTree tree(pass, forest.sequences);
+    const std::optional<RowItems> items = RowItems::Create(pass, tree);
+    ASSERT_TRUE(items);
+    const TreePieces pieces(*items);
+    const auto cost_of = [&](uint32_t begin, uint32_t end) {
+      std::vector<uint32_t> own(end - begin);
+      std::iota(own.begin(), own.end(), begin);
+      return BinOf(*items, own).cost;
+    };
+    // One cut, where the costlier part is cheapest.
+    std::vector<TreePiece> two = {{0, items->size()}};
+    ASSERT_EQ(pieces.CutUpTo(2, two), items->size() >= 2);
+    if (items->size() < 2) continue;
+    const auto costlier = [&](uint32_t cut) {
+      return std::max(cost_of(0, cut), cost_of(cut, items->size()));
+    };
+    double least = costlier(1);
+    for (uint32_t cut = 2; cut < items->size(); ++cut) least = std::min(least, costlier(cut));
+    EXPECT_LE(costlier(two[0].count), least * (1 + 1e-9));
+    // As many cuts as there can be.
+    std::vector<TreePiece> all = {{0, items->size()}};
+    EXPECT_TRUE(pieces.CutUpTo(items->size(), all));
+    std::ranges::sort(all, {}, &TreePiece::first);
+    for (uint32_t item = 0; item < items->size(); ++item) {
+      EXPECT_EQ(all[item], (TreePiece{item, 1}));
+    }
+    EXPECT_FALSE(pieces.CutUpTo(items->size() + 1, all));
     if (HasFailure()) FAIL() << "seed " << seed;
   }
 }

@@ -14,6 +14,8 @@ namespace {
 
 // Of the step: what is less is not worth a sentence.
 constexpr double kLeastShare = 0.001;
+// Of the step: by less a bound may miss the step time that it proves.
+constexpr double kRounding = 1e-9;
 constexpr size_t kMostCauses = 4;
 constexpr size_t kMostLone = 3;
 
@@ -218,8 +220,10 @@ std::string LastSentence(const Explanation& explanation, const Circumstances& ow
   const double predicted = explanation.predicted_step_time;
   if (predicted <= 0) return "";
   const double gap = 1 - explanation.lower_bound_step_time / predicted;
+  if (gap < kRounding) return "No plan for this request is shorter.";
   if (gap < kLeastShare) {
-    return "No plan for this request is shorter.";
+    return absl::StrCat("No plan for this request is shorter by ", Percent(kLeastShare),
+                        " or more.");
   }
   const bool some = !explanation.causes.empty() &&
                     explanation.causes.back().cause == Cause::kUnexplained &&

@@ -38,8 +38,10 @@ runtime = "runc"
 """
 # No setting of compose.yaml's: where a worker runs is the trainer's business.
 WORKER_IMAGE = "WORKER_IMAGE"
-# What compose.yaml takes from registries, as Debian has it.
-FROM_DEBIAN = {"REDIS_IMAGE": "redis-server", "PROMETHEUS_IMAGE": "prometheus"}
+# What compose.yaml takes from registries, as Debian has it: the package, and what compose.yaml expects of the official
+# image, the folder that Redis writes to and the program that Prometheus' flags are for.
+FROM_DEBIAN = {"REDIS_IMAGE": ("redis-server", "VOLUME /data"),
+               "PROMETHEUS_IMAGE": ("prometheus", 'ENTRYPOINT ["prometheus"]')}
 
 
 def run(*command, **options):
@@ -84,14 +86,12 @@ def build(project, base):
         images[variable] = f"{REGISTRY}/{target}"
         run("buildah", "bud", "--isolation", "chroot", "--format", "docker", "--layers", "--quiet",
             "--target", target, "--tag", images[variable], project)
-    for variable, package in FROM_DEBIAN.items():
+    for variable, (package, setting) in FROM_DEBIAN.items():
         images[variable] = f"{REGISTRY}/{package}"
         with tempfile.TemporaryDirectory() as folder:
-            # The official image of Prometheus has an entry point, that of Redis takes the program's name.
-            entrypoint = '\nENTRYPOINT ["prometheus"]' if package == "prometheus" else ""
             (pathlib.Path(folder) / "Dockerfile").write_text(
-                f"FROM {base}\nRUN apt-get update -q && apt-get install -y -q --no-install-recommends {package}"
-                f"{entrypoint}\n")
+                f"FROM {base}\nRUN apt-get update -q && apt-get install -y -q --no-install-recommends {package}\n"
+                f"{setting}\n")
             run("buildah", "bud", "--isolation", "chroot", "--layers", "--quiet", "--tag", images[variable], folder)
     return images
 

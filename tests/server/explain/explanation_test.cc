@@ -19,6 +19,7 @@
 namespace batchplan {
 namespace {
 
+using ::testing::Contains;
 using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -449,6 +450,10 @@ TEST(ExplanationTest, GeneratedRequestsAreExplained) {
                 explanation.lower_bound_step_time + 1e-6 * predicted)
           << Listed(explanation.causes);
       EXPECT_GE(explanation.sentences.size(), 2u);
+      if (predicted <= 0) continue;
+      const bool best = explanation.lower_bound_step_time > (1 - 1e-9) * predicted;
+      EXPECT_THAT(explanation.sentences,
+                  Contains("No plan for this request is shorter.").Times(best ? 1 : 0));
     }
     if (HasFailure()) FAIL() << "seed " << seed;
   }

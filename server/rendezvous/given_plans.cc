@@ -4,19 +4,23 @@
 
 namespace batchplan {
 
-void GivenPlans::Keep(std::shared_ptr<const JoinedPlan> joined, Instant now) {
-  if (const auto last = places_.find(joined->key); last != places_.end()) Forget(last->second);
-  const uint64_t bytes = joined->bytes();
-  if (bytes > max_bytes_) return;
+GivenPlans::Plans GivenPlans::Keep(Given plan, Instant now) {
+  Plans dropped;
+  const StepKey& key = plan.joined->key;
+  if (const auto last = places_.find(key); last != places_.end()) Forget(last->second, dropped);
+  const uint64_t bytes = plan.bytes;
+  if (bytes > max_bytes_) return dropped;
   while (!plans_.empty() && (plans_.front().expiry <= now || bytes_ + bytes > max_bytes_)) {
-    Forget(plans_.begin());
+    Forget(plans_.begin(), dropped);
   }
+  plan.expiry = now + lifetime_;
   // Everything that may run out of memory comes first, so that a failure keeps nothing.
-  Plans plan;
-  plan.push_back({.joined = std::move(joined), .bytes = bytes, .expiry = now + lifetime_});
-  places_.emplace(plan.front().joined->key, plan.begin());
-  plans_.splice(plans_.end(), plan);
+  Plans kept;
+  kept.push_back(std::move(plan));
+  places_.emplace(kept.front().joined->key, kept.begin());
+  plans_.splice(plans_.end(), kept);
   bytes_ += bytes;
+  return dropped;
 }
 
 std::shared_ptr<const JoinedPlan> GivenPlans::Find(const StepKey& key, std::string_view incarnation,
@@ -28,10 +32,10 @@ std::shared_ptr<const JoinedPlan> GivenPlans::Find(const StepKey& key, std::stri
   return is_it ? given.joined : nullptr;
 }
 
-void GivenPlans::Forget(Plans::iterator plan) {
+void GivenPlans::Forget(Plans::iterator plan, Plans& dropped) {
   bytes_ -= plan->bytes;
   places_.erase(plan->joined->key);
-  plans_.erase(plan);
+  dropped.splice(dropped.end(), plans_, plan);
 }
 
 }  // namespace batchplan

@@ -269,6 +269,7 @@ class Rendezvous {
   // The plan that joins were given before, here or by another replica; null if it is not kept, or
   // not with the request that a join wants.
   std::shared_ptr<const JoinedPlan> KeptPlan(const Run& run);
+  void KeepGiven(const std::shared_ptr<const JoinedPlan>& joined);
   // The plan as the joins get it.
   static std::shared_ptr<JoinedPlan> JoinedOf(const Run& run, v1::PlanBatchResponse plan);
   // Whether joins wait elsewhere for the plan.

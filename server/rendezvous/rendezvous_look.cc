@@ -160,12 +160,20 @@ std::shared_ptr<const JoinedPlan> Rendezvous::KeptPlan(const Run& run) {
   }
   joined->key = run.key;
   joined->incarnation = run.incarnation;
+  KeepGiven(joined);
+  return joined;
+}
+
+void Rendezvous::KeepGiven(const std::shared_ptr<const JoinedPlan>& joined) {
+  if (options_.max_given_bytes == 0) return;
+  // Where memory runs out it is not kept.
   UnlessOutOfMemory([&] {
+    GivenPlans::Given given = {.joined = joined, .bytes = joined->bytes(), .expiry = {}};
+    GivenPlans::Plans dropped;
     MutexLock lock(mutex_);
-    given_.Keep(joined, clock_());
+    dropped = given_.Keep(std::move(given), clock_());
     return true;
   });
-  return joined;
 }
 
 std::shared_ptr<JoinedPlan> Rendezvous::JoinedOf(const Run& run, v1::PlanBatchResponse plan) {
@@ -286,12 +294,12 @@ void Rendezvous::Conclude(const std::shared_ptr<Run>& run, PlanResult result) {
 }
 
 void Rendezvous::EndWithPlan(const Run& run, const std::shared_ptr<const JoinedPlan>& joined) {
-  // Where memory runs out it is not kept, or nobody is told.
+  KeepGiven(joined);
+  // Where memory runs out it is not remembered, and nobody is told.
   UnlessOutOfMemory([&] {
     {
       MutexLock lock(mutex_);
       planned_.Remember(run.key, run.step, clock_());
-      given_.Keep(joined, clock_());
     }
     if (!run.recorded_here || !hooks_.recorded) return true;
     absl::StatusOr<v1::PlanBatchRequest> agreed = AgreedRequest(run.key, run.step->terms);

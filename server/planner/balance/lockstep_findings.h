@@ -4,6 +4,7 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_BALANCE_LOCKSTEP_FINDINGS_H_
 #define BATCHPLAN_SERVER_PLANNER_BALANCE_LOCKSTEP_FINDINGS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -24,14 +25,17 @@ class Finding {
   // than enough for it: otherwise they decide what is found.
   template <typename Find>
   Value& Get(const Allowance& allowance, Find find) {
-    if (is_whole_ && allowance.left() > kMargin && allowance.left() - kMargin >= ticks_) {
+    if (is_whole_ && IsEnough(allowance.left())) {
       allowance.Spend(ticks_);
       return *value_;
     }
     const uint64_t before = allowance.used();
+    const uint64_t left = allowance.left();
     value_.emplace(find());
     ticks_ = allowance.used() - before;
-    is_whole_ = allowance.left() > kMargin && !allowance.stop_requested();
+    // An earlier search may have wanted more; then too much is asked of those that follow.
+    wanted_ = std::max(allowance.wanted(), before) - before;
+    is_whole_ = IsEnough(left) && !allowance.stop_requested();
     return *value_;
   }
 
@@ -39,8 +43,12 @@ class Finding {
   // No step of a search takes so many ticks.
   static constexpr uint64_t kMargin = 64;
 
+  bool IsEnough(uint64_t left) const { return left > kMargin && left - kMargin >= wanted_; }
+
   std::optional<Value> value_;
   uint64_t ticks_ = 0;
+  // The ticks of all work that finding it wanted to do.
+  uint64_t wanted_ = 0;
   bool is_whole_ = false;
 };
 

@@ -25,9 +25,10 @@ std::optional<MiniBatchPlacement> SolvePacked(const Pass& pass, const MiniBatchI
                                               LockstepFindings* findings);
 
 // Padded micro-batches, each on any rank: runs of the mini-batch's sorted order (padded/splits.h),
-// as few as the constraints allow, or more if that shortens the step. Nothing if groups or equal
-// counts bind sequences to ranks, if there are fewer sequences than micro-batches needed, or if a
-// stop is requested before the first division is found.
+// as few as the constraints allow, or more if that shortens the step. Nothing if groups bind items
+// to ranks; if equal counts meet items that are lists, limited loads, or, if they are exact, a
+// number that ranks do not divide; if there are fewer sequences than micro-batches needed; if no
+// division is found; or if a stop is requested before the first.
 std::optional<MiniBatchPlacement> SolvePadded(const Pass& pass, const MiniBatchItems& mini_batch,
                                               const Allowance& allowance);
 

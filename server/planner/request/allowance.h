@@ -43,6 +43,7 @@ class Allowance {
     uint64_t left = 0;
     uint64_t reserve = 0;
     uint64_t used = 0;
+    uint64_t wanted = 0;
   };
 
  public:
@@ -63,6 +64,7 @@ class Allowance {
   void Spend(uint64_t ticks) const {
     if (!account_) return;
     account_->used += ticks;
+    account_->wanted = std::max(account_->wanted, account_->used);
     const uint64_t of_left = std::min(account_->left, ticks);
     account_->left -= of_left;
     account_->reserve -= std::min(account_->reserve, ticks - of_left);
@@ -74,10 +76,13 @@ class Allowance {
   // Whether the rest and the reserve pay for this many ticks. For work that improves every plan and
   // that no search does, such as ordering the micro-batches of a pipeline.
   bool Affords(uint64_t ticks) const {
+    if (account_) account_->wanted = std::max(account_->wanted, account_->used + ticks);
     return !account_ || ticks <= account_->left || ticks - account_->left <= account_->reserve;
   }
   // All ticks spent, including those on top and beyond the limit; 0 without a limit.
   uint64_t used() const { return account_ ? account_->used : 0; }
+  // The most that used() has been, or would have been if all work had been afforded.
+  uint64_t wanted() const { return account_ ? std::max(account_->wanted, account_->used) : 0; }
 
   // While a Part lives, only `parts` of `of` equal parts of the rest can be spent. What remains
   // unspent is for later work. Parts end in the reverse order of their beginning.

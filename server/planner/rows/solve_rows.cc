@@ -53,7 +53,8 @@ struct SearchEffort {
   size_t improved;
 };
 
-// Rows that share are searched twice as long: a move also changes how many tokens there are.
+// Below kThorough rows that share are searched twice as long: a move also changes how many tokens
+// there are.
 SearchEffort EffortOf(Effort effort, bool shares) {
   const double times = shares ? 2 : 1;
   switch (effort) {

@@ -157,6 +157,8 @@ def rewritten(saved, tmp_path, path, change):
     *(([PLAN, PASSES, number], first_is(value), "its arrays do not fit each other")
       for number in (MICROBATCH_OFFSETS, MICROBATCHES_PER_RANK) for value in (9, HUGE)),
     ([PLAN, PASSES, LENGTH_MULTIPLE], lambda _: 0, "its arrays do not fit each other"),
+    *(([PLAN, PASSES, METRICS], lambda data, value=value: data + field(8, 1, struct.pack("<d", value)), "no plan that save")
+      for value in (math.nan, math.inf)),
     ([PLAN, PASSES], lambda _: b"", "its arrays do not fit each other"),
     ([PLAN], lambda _: b"", "the answer has no pass"),
     ([PLAN], lambda plan: plan + next(field(*one) for one in fields(plan) if one[0] == PASSES), "it has 2 passes; must have 1"),

@@ -158,7 +158,7 @@ def test_gradient_of_unpacking(device, cp_rank):
             )
 
 
-def test_fields_share_a_launch_and_keep_their_gradients(device):
+def test_fields_keep_their_gradients(device):
     lengths = lengths_of(12)
     first = padded(lengths, device=device).requires_grad_()
     second = padded(lengths, shape=(4,), device=device).requires_grad_()
@@ -169,6 +169,41 @@ def test_fields_share_a_launch_and_keep_their_gradients(device):
     for index, length in enumerate(lengths):
         assert torch.all(first.grad[index, :length] == 1) and not first.grad[index, length:].any()
         assert torch.all(second.grad[index, :length] == 2)
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_what_goes_back_through_one_field_leaves_others_alone(device, ragged):
+    lengths = lengths_of(30)
+    own = [torch.nn.Parameter(padded(lengths, torch.float64, device=device)) for _ in range(2)]
+
+    def field(values):
+        doubled = values * values
+        return [row[:length] for row, length in zip(doubled, lengths)] if ragged else doubled
+
+    fields = {"a": field(own[0]), "b": field(own[1])}
+    packed = PackedBatch(microbatches(lengths)[0], fields, shifts={"a": 1, "b": 1})
+    packed["a"].sum().backward()
+    assert own[0].grad is not None and own[1].grad is None
+    packed["b"].sum().backward()
+    assert torch.equal(own[0].grad, own[1].grad)
+
+
+def test_a_batch_that_is_first_read_where_nothing_is_trained_is_trained_with(device):
+    lengths = lengths_of(30)
+    packed = PackedBatch(microbatches(lengths)[0], {"x": padded(lengths, device=device)})
+    table = torch.nn.Embedding(128, 2, device=device)
+    with torch.inference_mode():
+        read = packed.position_ids, packed.sequence_ids, packed.row.cu_seqlens, packed.row.sequence_index
+        read = [one + 0 for one in read]
+    table(packed.position_ids).sum().backward()
+    table(packed.row.cu_seqlens.clamp(max=1)).sum().backward()
+    assert table.weight.grad is not None
+
+
+def test_a_device_may_have_its_number():
+    lengths = lengths_of(30)
+    row = PackedRow(microbatches(lengths)[0], device="cpu:0")
+    assert unpack(row, pack(row, padded(lengths))).device == torch.device("cpu")
 
 
 def test_ragged_fields_of_other_lengths_do_not_share_a_launch(device):

@@ -239,7 +239,7 @@ class Plan:
         line, message = from_bytes(data)
         planned, offsets, items, request_json, arrays = _core.decode_saved_plan(message, line["ranks"])
         rank, own_part = line["rank"], line["own_part"]
-        return cls(
+        plan = cls(
             planned,
             request_json,
             line["where"],
@@ -249,6 +249,10 @@ class Plan:
             item_sequences=dict(items),
             arrays=arrays,
         )
+        # What is otherwise read when it is asked for is refused here.
+        for one in plan.passes:
+            _ = one.metrics, one.decisions
+        return plan
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self)._of_bytes, (self._to_bytes(),)

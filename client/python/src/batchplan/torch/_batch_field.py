@@ -69,7 +69,7 @@ class BatchField:
 
     Attributes:
         gathered: its rows are the micro-batch's alone, in its order.
-        is_end_to_end: its tokens are those of the micro-batch's sequences, end to end, and no others.
+        is_end_to_end: its tokens are those of the micro-batch's sequences, end to end, and no others, contiguous.
         is_judged_later: its offsets are such as the host has not seen.
     """
 
@@ -113,8 +113,10 @@ class BatchField:
     @classmethod
     def _of_tensor(cls, name: str, sequences: Any, row: PackedRow, gathered: bool) -> BatchField:
         if sequences.is_nested:
-            # Those with gaps between the rows are like strided ones: offsets alone do not tell their lengths.
-            if type(sequences) is not torch.Tensor and sequences.lengths() is None:
+            # Strided ones have no lengths(). Those with gaps between the rows are like them: offsets alone do not tell
+            # their lengths.
+            lengths = getattr(sequences, "lengths", None)
+            if lengths is not None and lengths() is None:
                 return cls._of_jagged(name, sequences, row, gathered)
             return cls._of_list(name, sequences.unbind(), row, gathered)
         shape = sequences.shape
@@ -149,6 +151,8 @@ class BatchField:
         is_end_to_end = lengths == row.microbatch.lengths.tolist()
         if not is_end_to_end:
             _check_lengths(name, numpy.array(lengths, numpy.int64), row.microbatch, gathered)
+        elif values.layout is not torch.strided or not values.is_contiguous():
+            is_end_to_end = False
         return cls(name, values, len(lengths), True, lengths=lengths, is_end_to_end=is_end_to_end)
 
     @classmethod
@@ -169,8 +173,8 @@ class BatchField:
     def offsets(self) -> torch.Tensor | None:
         """Of ragged rows, int64, [rows + 1]; None of padded ones."""
         if self._offsets is None and self._lengths is not None:
-            offsets = torch.tensor([0, *itertools.accumulate(self._lengths)], dtype=torch.int64)
-            self._offsets = offsets.to(self.values.device)
+            offsets = [0, *itertools.accumulate(self._lengths)]
+            self._offsets = torch.tensor(offsets, dtype=torch.int64, device=self.values.device)
         return self._offsets
 
     @property

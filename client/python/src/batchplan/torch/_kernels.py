@@ -21,13 +21,13 @@ class Kernels:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        arrays, word = layout.arrays, layout.error_word
+        word = layout.error_word
         self._is_on_cuda = layout.device.type == "cuda"
-        # Of addresses: the layout keeps the tensors.
+        # Of addresses: the layout keeps the tensors. On the host it reads what the tensors are copies of.
         self._row = _core.Row(
             _CUDA if self._is_on_cuda else _HOST,
             layout.parts,
-            0 if arrays is None else arrays.data_ptr(),
+            0 if word is None else layout.arrays.data_ptr(),
             0 if word is None else word.data_ptr(),
             layout.cp,
             layout.cp_rank,
@@ -59,10 +59,8 @@ class Kernels:
         )
         self._move(self._row.pack, [field], Rows(indexed, values.shape[0]))
 
-    def ids(self, positions: torch.Tensor | None, sequences: torch.Tensor | None) -> None:
-        fields = [] if positions is None else [_ids(_POSITION_IDS, positions)]
-        if sequences is not None:
-            fields.append(_ids(_SEQUENCE_IDS, sequences))
+    def ids(self, positions: torch.Tensor, sequences: torch.Tensor) -> None:
+        fields = [_ids(_POSITION_IDS, positions), _ids(_SEQUENCE_IDS, sequences)]
         self._run(self._row.pack, fields, False, 0, len(self._layout), 0)
 
     def predecessors(self, ids: torch.Tensor) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import torch
@@ -18,7 +17,8 @@ class Layout:
 
     Attributes:
         parts: computed on the host.
-        arrays: those of parts on the row's device; None on the host, which reads them there.
+        arrays: those of parts on the row's device.
+        cu_seqlens, cu_seqlens_padded, sequence_index: see PackedRow; parts of `arrays`.
         error_word: shape [1]: the first error that was found on the device, or 0. While it holds one, packing and
             unpacking write pad values alone, and position ids of 0 and sequence ids of -1. None on the host, which
             raises errors.
@@ -39,32 +39,13 @@ class Layout:
     ) -> None:
         self.microbatch, self.parts = microbatch, parts
         self.width, self.cp, self.cp_rank, self.zigzag = width, cp, cp_rank, zigzag
-        self.device = device if isinstance(device, torch.device) else torch.device(device)
-        self.arrays: torch.Tensor | None = None
-        self.error_word: torch.Tensor | None = None
-        if not is_on_host(self.device):
-            # One copy for all.
-            self.arrays = torch.from_numpy(parts.arrays().copy()).to(self.device)
-            self.device, self.error_word = self.arrays.device, self.arrays[-1:]
-
-    @functools.cached_property
-    def cu_seqlens(self) -> torch.Tensor:
-        """See PackedRow. int32, on the row's device."""
-        return self._array(0, len(self) + 1)
-
-    @functools.cached_property
-    def cu_seqlens_padded(self) -> torch.Tensor:
-        return self._array(len(self) + 1, len(self) + 1)
-
-    @functools.cached_property
-    def sequence_index(self) -> torch.Tensor:
-        return self._array(2 * len(self) + 2, len(self))
-
-    def _array(self, begin: int, size: int) -> torch.Tensor:
-        """One of those in `arrays`."""
-        if self.arrays is not None:
-            return self.arrays[begin : begin + size]
-        return torch.from_numpy(self.parts.arrays()[begin : begin + size].copy())
+        # One copy for all.
+        self.arrays = torch.from_numpy(parts.arrays().copy()).to(device)
+        self.device, ends = self.arrays.device, len(self) + 1
+        self.cu_seqlens = self.arrays[:ends]
+        self.cu_seqlens_padded = self.arrays[ends : 2 * ends]
+        self.sequence_index = self.arrays[2 * ends : 2 * ends + len(self)]
+        self.error_word = None if is_on_host(self.device) else self.arrays[-1:]
 
     @property
     def shares(self) -> bool:

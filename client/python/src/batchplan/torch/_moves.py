@@ -103,7 +103,8 @@ def unpack(
 def pack_all(
     row: PackedRow, fields: Sequence[BatchField], fillings: Sequence[Filling]
 ) -> list[torch.Tensor]:
-    """Fields with one launch for all that lie alike.
+    """Fields with one launch for all that lie alike and need no gradient. One that does has a node of its own, so that
+    what goes back through one field does not go through another.
 
     Raises:
         ValueError: a field is on another device.
@@ -114,16 +115,19 @@ def pack_all(
         values = field.values
         if values.device != row.device:
             raise ValueError(f"{field.name} is on {values.device}; the row is on {row.device}")
+        needs_gradient = values.requires_grad and torch.is_grad_enabled()
         if row.shares:
             _check_shift(row, field.name, filling)
-            if values.requires_grad and torch.is_grad_enabled():
+            if needs_gradient:
                 raise ValueError(
                     f"{field.name} needs a gradient, which it does not get from a row whose sequences share prefixes: "
                     "compute it from what is packed"
                 )
-        # What was a list is packed as it was concatenated, where nothing comes between its rows.
-        if not (field.is_end_to_end and row.is_tight and not filling.shift):
-            alike.setdefault(field.lie, []).append(place)
+        # What was a list is packed as it was concatenated, where nothing comes between its rows. On a device the row
+        # may have been found wrong, which it knows there.
+        if field.is_end_to_end and row.is_tight and not filling.shift and row.error_word is None:
+            continue
+        alike.setdefault((field.lie, place if needs_gradient else None), []).append(place)
     for places in alike.values():
         for begin in range(0, len(places), _MOST_FIELDS):
             some = places[begin : begin + _MOST_FIELDS]
@@ -140,27 +144,10 @@ def pack_all(
 
 
 def ids(row: PackedRow) -> tuple[torch.Tensor, torch.Tensor]:
-    """Those of positions and of sequences, by one launch."""
-    made = [_ids_like(row) for _ in range(2)]
-    row.moves.ids(*made)
-    return made[0], made[1]
-
-
-def position_ids(row: PackedRow) -> torch.Tensor:
-    made = _ids_like(row)
-    row.moves.ids(made, None)
-    return made
-
-
-def sequence_ids(row: PackedRow) -> torch.Tensor:
-    """-1 in the tail."""
-    made = _ids_like(row)
-    row.moves.ids(None, made)
-    return made
-
-
-def _ids_like(row: PackedRow) -> torch.Tensor:
-    return torch.empty(row.width, dtype=torch.int64, device=row.device)
+    """Those of positions and of sequences, -1 in the tail, by one launch."""
+    positions, sequences = (torch.empty(row.width, dtype=torch.int64, device=row.device) for _ in range(2))
+    row.moves.ids(positions, sequences)
+    return positions, sequences
 
 
 def spread(row: PackedRow, values: torch.Tensor, pad_value: complex, indexed: bool) -> torch.Tensor:
@@ -199,9 +186,9 @@ def _judge_later(row: PackedRow, field: BatchField, names: Sequence[str]) -> Non
 def _pack(
     row: PackedRow, fillings: Sequence[Filling], rows: Rows, values: Sequence[torch.Tensor]
 ) -> Sequence[torch.Tensor]:
-    if torch.is_grad_enabled() and True in [one.requires_grad for one in values]:
-        packed: Sequence[torch.Tensor] = _Pack.apply(row, fillings, rows, *values)
-        return packed
+    if torch.is_grad_enabled() and values[0].requires_grad:
+        # It is alone.
+        return [_Pack.apply(row, fillings[0], rows, values[0])]
     return _packed(row, fillings, rows, values)
 
 
@@ -224,32 +211,21 @@ class _Pack(torch.autograd.Function):
     def forward(
         ctx: Any,
         row: PackedRow,
-        fillings: Sequence[Filling],
+        filling: Filling,
         rows: Rows,
-        *values: torch.Tensor,
-    ) -> tuple[torch.Tensor, ...]:
-        ctx.row, ctx.fillings, ctx.rows = row, fillings, rows
-        ctx.shapes = [one.shape for one in values]
-        packed = tuple(_packed(row, fillings, rows, values))
-        wanted = ctx.needs_input_grad[3:]
-        ctx.mark_non_differentiable(*(one for one, want in zip(packed, wanted) if not want))
-        return packed
+        values: torch.Tensor,
+    ) -> torch.Tensor:
+        ctx.row, ctx.filling, ctx.rows, ctx.shape = row, filling, rows, values.shape
+        return _packed(row, [filling], rows, [values])[0]
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        wanted = ctx.needs_input_grad[3:]
-        outputs: list[torch.Tensor | None] = [
-            gradient.new_empty(shape) if want else None
-            for gradient, shape, want in zip(gradients, ctx.shapes, wanted)
-        ]
-        moves = [
-            Move(plain(gradient), to, Filling(0, filling.shift))
-            for gradient, to, filling in zip(gradients, outputs, ctx.fillings)
-            if to is not None and to.numel()
-        ]
-        ctx.row.moves.unpack(moves, ctx.rows)
-        return (None, None, None, *outputs)
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        output = gradient.new_empty(ctx.shape)
+        if output.numel():
+            move = Move(plain(gradient), output, Filling(0, ctx.filling.shift))
+            ctx.row.moves.unpack([move], ctx.rows)
+        return None, None, None, output
 
 
 def _unpacked(

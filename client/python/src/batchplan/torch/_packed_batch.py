@@ -13,7 +13,7 @@ import torch
 from batchplan._micro_batch import MicroBatch
 from batchplan.torch._batch_field import ZEROS, BatchField, Filling, Sequences, device_of
 from batchplan.torch._boundaries import mask_for, needs_seq_idx
-from batchplan.torch._moves import ids, pack_all, position_ids, sequence_ids, spread, unpack
+from batchplan.torch._moves import ids, pack_all, spread, unpack
 from batchplan.torch._row import PackedRow, microbatch_of
 from batchplan.torch._shared_prefixes import ranges
 from batchplan.torch._sums import sums
@@ -116,17 +116,7 @@ class PackedBatch(Mapping[str, torch.Tensor]):
             self.whole_sequences = WholeSequences(row.microbatch, of_batch, per_sequence, gathered)
             for name in equal_prefixes:
                 self.whole_sequences.check_equal(name, self.unpack(self._fields[name].detach()))
-        if row.error_word is not None:
-            # As the device has them now, and in the graph that may be captured.
-            self.position_ids, self.sequence_ids = ids(row)
-
-    @functools.cached_property
-    def position_ids(self) -> torch.Tensor:
-        return position_ids(self.row)
-
-    @functools.cached_property
-    def sequence_ids(self) -> torch.Tensor:
-        return sequence_ids(self.row)
+        self.position_ids, self.sequence_ids = ids(row)
 
     def __getitem__(self, name: str) -> torch.Tensor:
         if name not in self._fields and self.whole_sequences is not None and name in self.whole_sequences:

@@ -123,6 +123,7 @@ class PackedRow:
         self.is_tight = parts.num_tokens == self.width and cp == 1 and not self.shares
         self._layout = Layout(microbatch, parts, device, width=tokens, cp=cp, cp_rank=place, zigzag=zigzag)
         self.device, self.error_word = self._layout.device, self._layout.error_word
+        self.verdict = Verdict()
         kind = Kernels if chosen(self.device).has_kernels else TorchOperations
         self._moves: Kernels | TorchOperations = kind(self._layout)
 
@@ -147,10 +148,6 @@ class PackedRow:
         """
         self.raise_found()
         return self._moves
-
-    @functools.cached_property
-    def verdict(self) -> Verdict:
-        return Verdict()
 
     def raise_found(self, *, wait: bool = False) -> None:
         """

@@ -79,13 +79,11 @@ class TorchOperations:
         move = Move(values, packed, Filling(pad_value))
         self._gather(_words(values, 1), index, move, _words(packed, 1))
 
-    def ids(self, positions: torch.Tensor | None, sequences: torch.Tensor | None) -> None:
+    def ids(self, positions: torch.Tensor, sequences: torch.Tensor) -> None:
         cells = self._cells
-        if positions is not None:
-            positions.copy_(self._unless_bad(cells.token, 0))
-        if sequences is not None:
-            is_tail = cells.sequence == len(self._layout)
-            sequences.copy_(self._unless_bad(_where_not(is_tail, cells.sequence), -1))
+        positions.copy_(self._unless_bad(cells.token, 0))
+        is_tail = cells.sequence == len(self._layout)
+        sequences.copy_(self._unless_bad(_where_not(is_tail, cells.sequence), -1))
 
     def predecessors(self, ids: torch.Tensor) -> None:
         """Of each token of the sequences, end to end, where the one before stands in the row. Prefixes are shared."""

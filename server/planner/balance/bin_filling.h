@@ -142,6 +142,9 @@ struct EvenOutOptions {
   uint32_t patience = 4;
   // Whether one item may be exchanged for two, once nothing simpler helps.
   bool pairs = false;
+  // Whether a slot whose costliest bin finds no exchange is left alone, once pairs are exchanged:
+  // its other bins give nothing until they change.
+  bool skip_stuck_slots = false;
   RankRule ranks = RankRule::kFree;
   // Once it is spent or a stop requested, the search ends early.
   Allowance allowance = {};

@@ -7,9 +7,10 @@
 // the limits of both bins, the search makes the one whose transfer of cost is closest to half of
 // the gap between the two deviations. Once nothing helps, one item may be exchanged for two.
 // Members of a bin are sorted by cost, so that a sweep over both lists finds the partner of each
-// item. A receiver that has refused several givers is left out until it changes. After the round
-// slots are cut anew. The search ends after three rounds that gain next to nothing, and the best
-// filling met is the result.
+// item. A receiver that has refused several givers is left out until it changes. So are, with
+// skip_stuck_slots, the givers of a slot whose costliest one nobody relieves. After the round slots
+// are cut anew. The search ends after three rounds that gain next to nothing, and the best filling
+// met is the result.
 
 #include <algorithm>
 #include <array>
@@ -89,6 +90,7 @@ class EvenOutSearch {
         filling_(filling),
         domains_(options.ranks == RankRule::kFixed ? task_.ranks : 1),
         targets_(filling.bins()),
+        slot_begin_(filling.bins()),
         may_give_(filling.bins()),
         refusals_(filling.bins()),
         search_(options.allowance, options.steps, kTicksAStep, 2 * uint64_t{task_.size()}),
@@ -106,8 +108,8 @@ class EvenOutSearch {
     uint64_t best = ~uint64_t{0};
     uint64_t last = best;
     for (int idle = 0; idle < kMaxIdleRounds;) {
-      const std::vector<uint32_t> by_slots = BySlots(filling_, options_.ranks);
-      const uint64_t time = TimeOf(filling_, by_slots);
+      by_slots_ = BySlots(filling_, options_.ranks);
+      const uint64_t time = TimeOf(filling_, by_slots_);
       if (time < best) {
         best = time;
         best_bin_of.assign(filling_.bin_of().begin(), filling_.bin_of().end());
@@ -115,7 +117,7 @@ class EvenOutSearch {
       if (best <= options_.enough || steps_ == 0) break;
       idle = last - time > time / kNegligible && time < last ? 0 : idle + 1;
       last = time;
-      SetTargets(by_slots);
+      SetTargets();
       tolerance_ = static_cast<int64_t>(time / kNegligible / task_.slots);
       bool changed = false;
       for (uint32_t domain = 0; domain < domains_; ++domain) changed |= Rebalance(domain);
@@ -145,10 +147,15 @@ class EvenOutSearch {
     return static_cast<int64_t>(filling_[bin].cost) - targets_[bin];
   }
 
-  void SetTargets(std::span<const uint32_t> by_slots) {
+  // The bins of the slot that begins at by_slots_[begin].
+  std::span<const uint32_t> Slot(size_t begin) const {
+    return std::span(by_slots_).subspan(begin, task_.ranks);
+  }
+
+  void SetTargets() {
     const uint32_t ranks = task_.ranks;
-    for (size_t begin = 0; begin < by_slots.size(); begin += ranks) {
-      const std::span<const uint32_t> slot = by_slots.subspan(begin, ranks);
+    for (uint32_t begin = 0; begin < by_slots_.size(); begin += ranks) {
+      const std::span<const uint32_t> slot = Slot(begin);
       uint64_t sum = 0;
       uint64_t costliest = 0;
       for (uint32_t bin : slot) {
@@ -157,6 +164,7 @@ class EvenOutSearch {
       }
       for (uint32_t bin : slot) {
         targets_[bin] = static_cast<int64_t>(std::max(sum / ranks, costliest));
+        slot_begin_[bin] = begin;
       }
     }
   }
@@ -173,10 +181,18 @@ class EvenOutSearch {
       if (Give(giver)) {
         changed = true;
       } else {
-        may_give_[giver] = false;
+        CloseGiver(giver);
       }
     }
     return changed;
+  }
+
+  // The giver finds nobody to give to and may not give again until it changes. Its slot takes no
+  // less time then, whatever the others of the slot give.
+  void CloseGiver(uint32_t giver) {
+    may_give_[giver] = false;
+    if (!options_.skip_stuck_slots || !pairs_) return;
+    for (const uint32_t bin : Slot(slot_begin_[giver])) may_give_[bin] = false;
   }
 
   // Opens the bins [begin, end) and no others. In order, because that is quicker.
@@ -433,7 +449,9 @@ class EvenOutSearch {
   Exchange best_;
   std::vector<int64_t> gives_;  // Costs of the giver's items, and of the receiver's.
   std::vector<int64_t> takes_;
+  std::vector<uint32_t> by_slots_;
   std::vector<int64_t> targets_;
+  std::vector<uint32_t> slot_begin_;  // of each bin's slot, in by_slots_
   std::vector<bool> may_give_;
   std::vector<uint32_t> refusals_;
   SearchSteps search_;

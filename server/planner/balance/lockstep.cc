@@ -44,6 +44,7 @@ struct SearchLimits {
   uint64_t first_steps;
   uint32_t patience;
   bool pairs;
+  bool skip_stuck_slots;
   // Whether a start that was not good enough is followed by others.
   bool restarts;
 };
@@ -51,11 +52,16 @@ struct SearchLimits {
 // Beyond this many items the first start is as good as others.
 constexpr uint64_t kMostForRestarts = 65536;
 
+// From this many items on, the steps of Effort::kDefault are too few to even out bins that leave
+// the time of their slot as it is.
+constexpr uint64_t kFewestToSkip = 1024;
+
 // The result after a third of the steps tells which start is the better one, except if items keep
 // to their ranks.
 SearchLimits SearchLimitsOf(Effort effort, const LockstepTask& task) {
   const uint64_t items = task.items.size();
   const bool restarts = items <= kMostForRestarts;
+  const bool free = task.rank_of.empty() && !task.equal_counts;
   const uint64_t default_steps = (task.rank_of.empty() ? 120'000 : 150'000) + 8 * items;
   const uint64_t thorough_steps = 4'000'000 + 64 * items;
   switch (effort) {
@@ -64,18 +70,21 @@ SearchLimits SearchLimitsOf(Effort effort, const LockstepTask& task) {
               .first_steps = 4096 + 4 * items,
               .patience = 4,
               .pairs = false,
+              .skip_stuck_slots = false,
               .restarts = false};
     case Effort::kThorough:
       return {.steps = thorough_steps,
               .first_steps = thorough_steps,
               .patience = 64,
               .pairs = true,
+              .skip_stuck_slots = false,
               .restarts = true};
     default:
       return {.steps = default_steps,
               .first_steps = restarts && task.rank_of.empty() ? default_steps / 3 : default_steps,
               .patience = 8,
               .pairs = true,
+              .skip_stuck_slots = free && items >= kFewestToSkip,
               .restarts = restarts};
   }
 }
@@ -305,6 +314,7 @@ class LockstepSolver {
                     .steps = steps,
                     .patience = search_limits_.patience,
                     .pairs = search_limits_.pairs,
+                    .skip_stuck_slots = search_limits_.skip_stuck_slots,
                     .ranks = rule,
                     .allowance = task_.allowance},
                    filling);

@@ -39,6 +39,7 @@ TEST(EvenOutTest, TheStepIsNeverLongerThanBeforeAndAsLongAsIsSaid) {
                                     .steps = random.OneOf<uint64_t>({0, 1, 10, 100000}),
                                     .patience = random.OneOf<uint32_t>({1, 4, 64}),
                                     .pairs = random.Chance(50),
+                                    .skip_stuck_slots = random.Chance(50),
                                     .ranks = rule};
     const uint64_t after = EvenOut(options, filling);
     const Bins bins = testing::BinsOf(filling);

@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(
                "22170c7b8079fc076ced11e5ff25d8d0d70612dc30a9bee488789a2e810d71c3"},
         Golden{"CostOfASequence",
                [](GeneratedRequest& r) { r.options.cost_model.per_sequence = 2000; },
-               "02d3a3468c065e695dd9e397aa944feb404c5e6766a043dfc7c1d614d28a91f8"},
+               "5228ee4deacd4e7a97eabb2445bb5489be0e724573b060a10dc061d7dd79275e"},
         Golden{
             "EqualCounts",
             [](GeneratedRequest& r) { r.options.passes[0].sequence_counts = EqualCounts::kExact; },
@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
                "667977fc7a4241b5ae825b85797bbc5a9e5e8e43232980b3d59551ede70c9f8d"},
         Golden{"FewSequencesAMicrobatch",
                [](GeneratedRequest& r) { r.options.passes[0].max_sequences_per_microbatch = 8; },
-               "ffa806d9c01b9999c0c841b5cd554bbc6d2c6dd0227ce69fd7b8eb3e27758c36"},
+               "ea34ea080451b084a793e55c95cd50e4eceecbfa0f2bd3451701975ba5594793"},
         Golden{"OnTokens",
                [](GeneratedRequest& r) { r.options.passes[0].balance_on = BalanceOn::kTokens; },
                "360b86a615f8454ecea445876f05347069508bbc854b360eefb8914d978e1fe6"},
@@ -112,10 +112,10 @@ INSTANTIATE_TEST_SUITE_P(
                  r.options.passes[0].max_tokens_per_microbatch = 4100;
                  r.options.passes[0].rows = RowPadding::kNone;
                },
-               "b1ffbd89b2c5dd88fa8bc37830a1144d749cea44580d1579266cfc834909b08a"},
+               "3958fa4d5d47a036a06294485d5cc5fe310a9752f39869bf8925d5e2be642ee3"},
         Golden{"Stratified",
                [](GeneratedRequest& r) { r.options.mini_batches.order = Order::kStratified; },
-               "fdf391c8999cbe69fd67cba6299fb064b56f44c6d5d4b7336a7b4254592f41cd"},
+               "3fd3845a3c6da4fe570612c38d33e7d586303236e7fda3e18cf00997429f9b69"},
         Golden{"SeveralPasses",
                [](GeneratedRequest& r) {
                  r.options.passes.push_back(r.options.passes[0]);

@@ -5,6 +5,22 @@
 #include "server/planner/packing/orders.h"
 
 namespace batchplan {
+namespace {
+
+// The first of descending numbers at or after `from` that is at most `most`. Without branches that
+// depend on the numbers.
+template <typename Number>
+size_t FirstAtMost(std::span<const Number> numbers, uint64_t most, size_t from) {
+  for (size_t count = numbers.size() - from; count > 0;) {
+    const size_t half = (count + 1) / 2;
+    from += numbers[from + half - 1] > most ? half : 0;
+    count -= half;
+  }
+  return from;
+}
+
+}  // namespace
+
 ContextItems::ContextItems(const ContextProblem& problem, const Allowance& allowance)
     : problem_(&problem),
       item_(DescendingOrder(problem.sizes.front().costs)),
@@ -69,30 +85,17 @@ uint32_t ContextItems::SizeWithin(size_t position, Cost time) const {
 }
 
 size_t ContextItems::FirstWithin(uint32_t size, Cost time, uint64_t tokens, size_t from) const {
-  const std::vector<Cost>& costs = costs_[size];
-  const std::vector<uint32_t>& lengths = tokens_[size];
+  const std::span<const Cost> costs = costs_[size];
   if (!descend_) {
     const auto first =
         std::partition_point(costs.begin(), costs.end(), [&](Cost cost) { return cost > time; });
     return std::max<size_t>(from, first - costs.begin());
   }
-  const auto is_beyond = [&](size_t position) {
-    return costs[position] > time || lengths[position] > tokens;
-  };
-  if (from >= costs.size() || !is_beyond(from)) return from;
-  // Mostly close by: in steps that double, and then halve.
-  size_t beyond = from;
-  size_t step = 1;
-  while (beyond + step < costs.size() && is_beyond(beyond + step)) {
-    beyond += step;
-    step *= 2;
-  }
-  size_t within = std::min(beyond + step, costs.size());
-  while (within - beyond > 1) {
-    const size_t middle = beyond + (within - beyond) / 2;
-    (is_beyond(middle) ? beyond : within) = middle;
-  }
-  return within;
+  const std::span<const uint32_t> lengths = tokens_[size];
+  if (from >= costs.size() || (costs[from] <= time && lengths[from] <= tokens)) return from;
+  if (costs.back() > time || lengths.back() > tokens) return costs.size();
+  const size_t within = FirstAtMost(costs, time, from);
+  return lengths[within] <= tokens ? within : FirstAtMost(lengths, tokens, within);
 }
 
 }  // namespace batchplan

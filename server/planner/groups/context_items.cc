@@ -7,6 +7,9 @@
 namespace batchplan {
 namespace {
 
+// Up to this many positions are near in memory, and searched without branches.
+constexpr size_t kFewPositions = 1024;
+
 // The first of descending numbers at or after `from` that is at most `most`. Without branches that
 // depend on the numbers.
 template <typename Number>
@@ -92,10 +95,25 @@ size_t ContextItems::FirstWithin(uint32_t size, Cost time, uint64_t tokens, size
     return std::max<size_t>(from, first - costs.begin());
   }
   const std::span<const uint32_t> lengths = tokens_[size];
-  if (from >= costs.size() || (costs[from] <= time && lengths[from] <= tokens)) return from;
-  if (costs.back() > time || lengths.back() > tokens) return costs.size();
-  const size_t within = FirstAtMost(costs, time, from);
-  return lengths[within] <= tokens ? within : FirstAtMost(lengths, tokens, within);
+  const auto is_beyond = [&](size_t position) {
+    return costs[position] > time || lengths[position] > tokens;
+  };
+  if (from >= costs.size() || !is_beyond(from)) return from;
+  // Mostly close by: in steps that double, and then halve.
+  size_t beyond = from;
+  size_t step = 1;
+  while (beyond + step < costs.size() && is_beyond(beyond + step)) {
+    beyond += step;
+    step *= 2;
+  }
+  size_t end = std::min(beyond + step, costs.size());
+  while (end - beyond > kFewPositions) {
+    const size_t middle = beyond + (end - beyond) / 2;
+    (is_beyond(middle) ? beyond : end) = middle;
+  }
+  const size_t within = FirstAtMost(costs.first(end), time, beyond);
+  if (within == end || lengths[within] <= tokens) return within;
+  return FirstAtMost(lengths.first(end), tokens, within);
 }
 
 }  // namespace batchplan

@@ -5,6 +5,25 @@
 #include "server/planner/packing/orders.h"
 
 namespace batchplan {
+namespace {
+
+// Up to this many positions are near in memory, and searched without branches.
+constexpr size_t kFewPositions = 1024;
+
+// The first of descending numbers at or after `from` that is at most `most`. Without branches that
+// depend on the numbers.
+template <typename Number>
+size_t FirstAtMost(std::span<const Number> numbers, uint64_t most, size_t from) {
+  for (size_t count = numbers.size() - from; count > 0;) {
+    const size_t half = (count + 1) / 2;
+    from += numbers[from + half - 1] > most ? half : 0;
+    count -= half;
+  }
+  return from;
+}
+
+}  // namespace
+
 ContextItems::ContextItems(const ContextProblem& problem, const Allowance& allowance)
     : problem_(&problem),
       item_(DescendingOrder(problem.sizes.front().costs)),
@@ -69,13 +88,13 @@ uint32_t ContextItems::SizeWithin(size_t position, Cost time) const {
 }
 
 size_t ContextItems::FirstWithin(uint32_t size, Cost time, uint64_t tokens, size_t from) const {
-  const std::vector<Cost>& costs = costs_[size];
-  const std::vector<uint32_t>& lengths = tokens_[size];
+  const std::span<const Cost> costs = costs_[size];
   if (!descend_) {
     const auto first =
         std::partition_point(costs.begin(), costs.end(), [&](Cost cost) { return cost > time; });
     return std::max<size_t>(from, first - costs.begin());
   }
+  const std::span<const uint32_t> lengths = tokens_[size];
   const auto is_beyond = [&](size_t position) {
     return costs[position] > time || lengths[position] > tokens;
   };
@@ -87,12 +106,14 @@ size_t ContextItems::FirstWithin(uint32_t size, Cost time, uint64_t tokens, size
     beyond += step;
     step *= 2;
   }
-  size_t within = std::min(beyond + step, costs.size());
-  while (within - beyond > 1) {
-    const size_t middle = beyond + (within - beyond) / 2;
-    (is_beyond(middle) ? beyond : within) = middle;
+  size_t end = std::min(beyond + step, costs.size());
+  while (end - beyond > kFewPositions) {
+    const size_t middle = beyond + (end - beyond) / 2;
+    (is_beyond(middle) ? beyond : end) = middle;
   }
-  return within;
+  const size_t within = FirstAtMost(costs.first(end), time, beyond);
+  if (within == end || lengths[within] <= tokens) return within;
+  return FirstAtMost(lengths.first(end), tokens, within);
 }
 
 }  // namespace batchplan

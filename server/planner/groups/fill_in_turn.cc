@@ -2,9 +2,9 @@
 //
 // The longest item left decides the time of the next slot: from its own time in its fastest size to
 // that of a group full of such items. At kDefault sixteen times in between are tried, each with the
-// two ways of FillSlot, and then the neighbours of the best one. The slot with least time a unit of
-// work is kept; its fixed cost counts as time, so that slots get longer if they are dear. Once few
-// tries are left, only times close to the last slot's are tried.
+// two ways of SlotFiller, and then the neighbours of the best one. The slot with least time a unit
+// of work is kept; its fixed cost counts as time, so that slots get longer if they are dear. Once
+// few tries are left, only times close to the last slot's are tried.
 
 #include "server/planner/groups/fill_in_turn.h"
 
@@ -35,6 +35,7 @@ class TurnFiller {
         options_(options),
         allowance_(allowance),
         left_(all.size()),
+        filler_(all, left_),
         fixed_(all.RankTime(all.problem().pool, options.per_slot)) {
     for (const uint32_t item : items) left_.Insert(item);
   }
@@ -126,19 +127,14 @@ class TurnFiller {
     for (const SlotFill fill : {SlotFill::kOpenFirst, SlotFill::kBestFit}) {
       if (allowance_.stop_requested()) return;
       if (fill == SlotFill::kBestFit && Few() && !best_.slot.empty()) return;
-      Filled filled = {.slot = FillSlot(all_, most, fill, left_), .most = most};
-      if (filled.slot.empty()) continue;
-      uint64_t items = 0;
-      for (const FilledGroup& group : filled.slot) {
-        items += group.items.size();
-        for (const uint32_t item : group.items) {
-          filled.work += all_.work(item);
-          left_.Insert(item);
-        }
-      }
-      allowance_.Spend(kTicksAnItem * items + kTicksAGroup * filled.slot.size());
-      filled.rank_time = fixed_ + all_.RankTime(all_.problem().pool, SlowestTime(filled.slot));
-      if (best_.slot.empty() || Better(filled, best_)) best_ = std::move(filled);
+      if (!filler_.Fill(most, fill)) continue;
+      allowance_.Spend(kTicksAnItem * filler_.placed().size() + kTicksAGroup * filler_.groups());
+      Filled filled = {.most = most};
+      for (const auto& [item, group] : filler_.placed()) filled.work += all_.work(item);
+      filled.rank_time = fixed_ + all_.RankTime(all_.problem().pool, filler_.slowest());
+      if (!best_.slot.empty() && !Better(filled, best_)) continue;
+      filled.slot = filler_.Take();
+      best_ = std::move(filled);
     }
   }
 
@@ -152,6 +148,7 @@ class TurnFiller {
   const TurnOptions& options_;
   const Allowance& allowance_;
   IndexSet left_;
+  SlotFiller filler_;
   const uint64_t fixed_;
   uint64_t step_ = 1;
   Cost last_ = 0;

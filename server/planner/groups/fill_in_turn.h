@@ -25,7 +25,7 @@ struct TurnOptions {
 
 // Puts all of `items`, ascending positions, into slots. The next slot has the longest item left.
 // Several times are tried for it: those of this item in groups of each size, and times between the
-// least of these and that of a group full of such items. FillSlot makes a slot for each time; the
+// least of these and that of a group full of such items. SlotFiller makes a slot for each time; the
 // slot with the least rank-time for its work is kept. Empty if some ranks can't be given a group,
 // or once a stop is requested.
 std::vector<FilledSlot> FillInTurn(const ContextItems& all, std::span<const uint32_t> items,

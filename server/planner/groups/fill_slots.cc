@@ -1,7 +1,7 @@
-// Filling within a time. FillSlot fills one slot and leaves what does not fit; FillEvenly needs
+// Filling within a time. SlotFiller fills one slot and leaves what does not fit; FillEvenly needs
 // room for everything.
 //
-// An item's size is the one of least rank-time within the time. FillSlot opens groups for the
+// An item's size is the one of least rank-time within the time. SlotFiller opens groups for the
 // longest items until the ranks are used up, then completes each group with the longest items that
 // it still holds, the fullest group first; or it puts every item into the fullest group that holds
 // it. FillEvenly places large items first, each into the tightest recent group of its size or a new
@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 namespace batchplan {
@@ -23,147 +24,151 @@ constexpr int kMostLooks = 32;
 // The most open groups of a size that are asked for an item.
 constexpr size_t kMostAsked = 64;
 
-// Capacity to reserve: for the groups of most slots, and for the items of most groups.
-constexpr size_t kGroupsOfMost = 64;
-constexpr size_t kItemsOfMost = 8;
+}  // namespace
 
-class SlotFiller {
- public:
-  SlotFiller(const ContextItems& all, Cost most, IndexSet& left)
-      : all_(all), most_(most), left_(left), free_(all.problem().pool) {
-    slot_.reserve(std::min<size_t>(free_ / all.ranks(0), kGroupsOfMost));
+SlotFiller::SlotFiller(const ContextItems& all, IndexSet& left)
+    : all_(all), left_(left), drafts_(all), least_over_(all.sizes(), 0) {}
+
+bool SlotFiller::Fill(Cost most, SlotFill fill) {
+  most_ = most;
+  free_ = all_.problem().pool;
+  drafts_.Clear();
+  slot_.clear();
+  if (fill == SlotFill::kOpenFirst) {
+    OpenFirst();
+  } else {
+    BestFit();
   }
+  Complete();
+  for (const DraftGroups::Placed& placed : drafts_.placed()) left_.Insert(placed.item);
+  if (drafts_.empty()) return false;
+  if (free_ == 0) return true;
+  slot_ = drafts_.Filled();
+  return UseFreeRanks(all_, free_, slot_);
+}
 
-  FilledSlot Run(SlotFill fill) {
-    if (fill == SlotFill::kOpenFirst) {
-      OpenFirst();
-    } else {
-      BestFit();
-    }
-    Complete();
-    if (slot_.empty() || !UseFreeRanks(all_, free_, slot_)) {
-      for (const uint32_t item : taken_) left_.Insert(item);
-      slot_.clear();
-    }
-    return std::move(slot_);
+size_t SlotFiller::groups() const { return slot_.empty() ? drafts_.size() : slot_.size(); }
+
+Cost SlotFiller::slowest() const {
+  if (!slot_.empty()) return SlowestTime(slot_);
+  Cost slowest = 0;
+  for (const DraftGroup& group : drafts_.groups()) slowest = std::max(slowest, group.time);
+  return slowest;
+}
+
+FilledSlot SlotFiller::Take() {
+  return slot_.empty() ? drafts_.Filled() : std::exchange(slot_, {});
+}
+
+void SlotFiller::Add(uint32_t group, uint32_t item) {
+  drafts_.Add(group, item);
+  left_.Erase(item);
+}
+
+size_t SlotFiller::LongestFor(const DraftGroup& group, size_t from) const {
+  if (group.time > most_) return IndexSet::kNone;
+  const size_t first = all_.FirstWithin(group.size, most_ - group.time,
+                                        all_.capacity(group.size) - group.tokens, from);
+  size_t item = first >= all_.size() ? IndexSet::kNone : left_.AtLeast(first);
+  for (int looks = 0; item != IndexSet::kNone && looks < kMostLooks; ++looks) {
+    if (group.CanTake(all_, static_cast<uint32_t>(item), most_)) return item;
+    item = left_.AtLeast(item + 1);
   }
+  return IndexSet::kNone;
+}
 
- private:
-  void Take(FilledGroup& group, uint32_t item) {
-    group.Add(all_, item);
-    left_.Erase(item);
-    taken_.push_back(item);
-  }
+size_t SlotFiller::NextToOpen(size_t from) const {
+  uint32_t largest = all_.sizes();
+  while (largest > 0 && all_.ranks(largest - 1) > free_) --largest;
+  if (largest == 0) return IndexSet::kNone;
+  return LongestFor({.size = largest - 1, .time = all_.whole_row(largest - 1)}, from);
+}
 
-  bool CanTake(const FilledGroup& group, uint32_t item) const {
-    return group.TimeWith(all_, item) <= most_ && group.Holds(all_, item);
-  }
-
-  // The longest item left at or after `from` that fits into the group.
-  size_t LongestFor(const FilledGroup& group, size_t from) const {
-    const Cost before = group.items.empty() ? all_.whole_row(group.size) : group.time;
-    if (before > most_) return IndexSet::kNone;
-    const size_t first = all_.FirstWithin(group.size, most_ - before,
-                                          all_.capacity(group.size) - group.tokens, from);
-    size_t item = first >= all_.size() ? IndexSet::kNone : left_.AtLeast(first);
-    for (int looks = 0; item != IndexSet::kNone && looks < kMostLooks; ++looks) {
-      if (CanTake(group, static_cast<uint32_t>(item))) return item;
-      item = left_.AtLeast(item + 1);
-    }
-    return IndexSet::kNone;
-  }
-
-  // The next item at or after `from` that a group on some of the free ranks can have.
-  size_t NextToOpen(size_t from) const {
-    uint32_t largest = all_.sizes();
-    while (largest > 0 && all_.ranks(largest - 1) > free_) --largest;
-    if (largest == 0) return IndexSet::kNone;
-    return LongestFor({.size = largest - 1}, from);
-  }
-
-  // Opens a group for the item; false if there are too few ranks.
-  bool Open(uint32_t item) {
-    const uint32_t size = all_.SizeWithin(item, most_);
-    if (size == all_.sizes()) return false;
-    if (all_.ranks(size) > free_) {
-      // The first item decides; others may have a smaller size, if only that many ranks are free.
-      for (uint32_t smaller = size; smaller-- > 0;) {
-        if (all_.ranks(smaller) > free_ || all_.Alone(smaller, item) > most_ ||
-            !all_.MayTake(smaller, item)) {
-          continue;
-        }
-        return OpenOf(smaller, item);
+bool SlotFiller::Open(uint32_t item, uint32_t size) {
+  if (size == all_.sizes()) return false;
+  if (all_.ranks(size) > free_) {
+    // The first item decides; others may have a smaller size, if only that many ranks are free.
+    for (uint32_t smaller = size; smaller-- > 0;) {
+      if (all_.ranks(smaller) > free_ || all_.Alone(smaller, item) > most_ ||
+          !all_.MayTake(smaller, item)) {
+        continue;
       }
-      return false;
+      OpenOf(smaller, item);
+      return true;
     }
-    return OpenOf(size, item);
+    return false;
   }
-  bool OpenOf(uint32_t size, uint32_t item) {
-    free_ -= all_.ranks(size);
-    FilledGroup& group = slot_.emplace_back(FilledGroup{.size = size});
-    group.items.reserve(kItemsOfMost);
-    Take(group, item);
-    return true;
-  }
+  OpenOf(size, item);
+  return true;
+}
 
-  void OpenFirst() {
-    size_t item = left_.AtLeast(0);
-    if (item == IndexSet::kNone || !Open(static_cast<uint32_t>(item))) return;
-    while (free_ > 0) {
-      item = NextToOpen(item + 1);
-      if (item == IndexSet::kNone) return;
-      Open(static_cast<uint32_t>(item));
+void SlotFiller::OpenOf(uint32_t size, uint32_t item) {
+  free_ -= all_.ranks(size);
+  drafts_.Open(size, item);
+  left_.Erase(item);
+}
+
+void SlotFiller::OpenFirst() {
+  size_t item = left_.AtLeast(0);
+  while (item != IndexSet::kNone) {
+    const auto longest = static_cast<uint32_t>(item);
+    const bool opened = Open(longest, all_.SizeWithin(longest, most_));
+    if (drafts_.empty() && !opened) return;
+    if (free_ == 0) return;
+    item = NextToOpen(item + 1);
+  }
+}
+
+void SlotFiller::BestFit() {
+  size_t item = left_.AtLeast(0);
+  while (item != IndexSet::kNone) {
+    const auto longest = static_cast<uint32_t>(item);
+    const uint32_t size = all_.SizeWithin(longest, most_);
+    if (const std::optional<uint32_t> fullest = FullestFor(longest, size)) {
+      Add(*fullest, longest);
+    } else if (!Open(longest, size) && drafts_.empty()) {
+      return;
+    }
+    if (free_ == 0) return;
+    item = NextToOpen(item + 1);
+  }
+}
+
+std::optional<uint32_t> SlotFiller::FullestFor(uint32_t item, uint32_t size) {
+  // Groups of these times are too slow with the item.
+  const uint32_t sizes = std::min(size + 1, all_.sizes());
+  for (uint32_t of = 0; of < sizes; ++of) {
+    const Cost cost = all_.cost(of, item);
+    least_over_[of] = cost > most_ ? 0 : most_ - cost + 1;
+  }
+  std::fill(least_over_.begin() + sizes, least_over_.end(), 0);
+  const std::span<const DraftGroup> groups = drafts_.groups();
+  std::optional<uint32_t> fullest;
+  Cost least = 0;  // of what is fuller
+  for (size_t i = groups.size() - std::min(groups.size(), kMostAsked); i < groups.size(); ++i) {
+    const DraftGroup& group = groups[i];
+    if (group.time < least || group.time >= least_over_[group.size]) continue;
+    if (!group.Holds(all_, item)) continue;
+    fullest = static_cast<uint32_t>(i);
+    least = group.time + 1;
+  }
+  return fullest;
+}
+
+void SlotFiller::Complete() {
+  order_.clear();
+  for (uint32_t i = 0; i < drafts_.size(); ++i) order_.emplace_back(~drafts_[i].time, i);
+  std::sort(order_.begin(), order_.end());
+  for (const auto& [time, group] : order_) {
+    size_t item = LongestFor(drafts_[group], 0);
+    while (item != IndexSet::kNone) {
+      Add(group, static_cast<uint32_t>(item));
+      item = LongestFor(drafts_[group], item);
     }
   }
+}
 
-  void BestFit() {
-    size_t item = left_.AtLeast(0);
-    if (item == IndexSet::kNone || !Open(static_cast<uint32_t>(item))) return;
-    std::vector<uint32_t> open = {0};
-    while (free_ > 0) {
-      item = NextToOpen(item + 1);
-      if (item == IndexSet::kNone) return;
-      const auto candidate = static_cast<uint32_t>(item);
-      FilledGroup* tightest = nullptr;
-      const uint32_t size = all_.SizeWithin(candidate, most_);
-      const size_t asked = std::min(slot_.size(), kMostAsked);
-      for (size_t i = slot_.size() - asked; i < slot_.size(); ++i) {
-        FilledGroup& group = slot_[i];
-        if (group.size > size || !CanTake(group, candidate)) continue;
-        if (tightest == nullptr || group.time > tightest->time) tightest = &group;
-      }
-      if (tightest != nullptr) {
-        Take(*tightest, candidate);
-      } else {
-        Open(candidate);
-      }
-    }
-  }
-
-  // Gives each group the longest items that it can have, the fullest group first.
-  void Complete() {
-    std::vector<uint32_t> order(slot_.size());
-    for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-      return std::pair(slot_[b].time, a) < std::pair(slot_[a].time, b);
-    });
-    for (const uint32_t index : order) {
-      FilledGroup& group = slot_[index];
-      size_t item = LongestFor(group, 0);
-      while (item != IndexSet::kNone) {
-        Take(group, static_cast<uint32_t>(item));
-        item = LongestFor(group, item);
-      }
-    }
-  }
-
-  const ContextItems& all_;
-  const Cost most_;
-  IndexSet& left_;
-  uint32_t free_;
-  FilledSlot slot_;
-  std::vector<uint32_t> taken_;
-};
+namespace {
 
 // An open group, in the order in which they get items.
 struct Entry {
@@ -182,6 +187,7 @@ class EvenFiller {
         most_(most),
         allowance_(allowance),
         free_(slots, all.problem().pool),
+        groups_(all),
         recent_(all.sizes()) {}
 
   std::vector<FilledSlot> Run(std::span<const uint32_t> items) {
@@ -200,8 +206,9 @@ class EvenFiller {
     const uint64_t fewest = all_.problem().pool / all_.ranks(all_.sizes() - 1);
     if (free_.size() * fewest > all_.problem().most_groups()) return {};
     std::vector<FilledSlot> slots(free_.size());
-    for (size_t i = 0; i < groups_.size(); ++i) {
-      slots[slot_of_[i]].push_back(std::move(groups_[i]));
+    std::vector<FilledGroup> filled = groups_.Filled();
+    for (size_t i = 0; i < filled.size(); ++i) {
+      slots[slot_of_[i]].push_back(std::move(filled[i]));
     }
     for (size_t slot = 0; slot < slots.size(); ++slot) {
       if (slots[slot].empty() && !all_.problem().allow_empty) return {};
@@ -211,21 +218,17 @@ class EvenFiller {
   }
 
  private:
-  bool CanTake(const FilledGroup& group, uint32_t item) const {
-    return group.TimeWith(all_, item) <= most_ && group.Holds(all_, item);
-  }
-
   bool PlaceLarge(uint32_t item, uint32_t size) {
     for (uint32_t of = size; of < all_.sizes(); ++of) {
-      FilledGroup* tightest = nullptr;
+      std::optional<uint32_t> tightest;
       const std::vector<uint32_t>& recent = recent_[of];
       for (size_t i = recent.size() - std::min(recent.size(), kMostAsked); i < recent.size(); ++i) {
-        FilledGroup& group = groups_[recent[i]];
-        if (!CanTake(group, item)) continue;
-        if (tightest == nullptr || group.time > tightest->time) tightest = &group;
+        const DraftGroup& group = groups_[recent[i]];
+        if (tightest && group.time <= groups_[*tightest].time) continue;
+        if (group.CanTake(all_, item, most_)) tightest = recent[i];
       }
-      if (tightest != nullptr) {
-        tightest->Add(all_, item);
+      if (tightest) {
+        groups_.Add(*tightest, item);
         return true;
       }
       if (of == size && Open(item, size)) return true;
@@ -241,8 +244,7 @@ class EvenFiller {
     free_[slot] -= all_.ranks(size);
     recent_[size].push_back(static_cast<uint32_t>(groups_.size()));
     slot_of_.push_back(static_cast<uint32_t>(slot));
-    groups_.push_back({.size = size});
-    groups_.back().Add(all_, item);
+    groups_.Open(size, item);
     return true;
   }
 
@@ -277,11 +279,11 @@ class EvenFiller {
       }
       bool placed = false;
       while (!heap.empty() && !placed) {
-        FilledGroup& group = groups_[heap.front().group];
+        const DraftGroup& group = groups_[heap.front().group];
         if (group.time + all_.cost(0, item) > most_) break;
         std::pop_heap(heap.begin(), heap.end());
         if (group.Holds(all_, item)) {
-          group.Add(all_, item);
+          groups_.Add(heap.back().group, item);
           heap.back().time = group.time;
           std::push_heap(heap.begin(), heap.end());
           placed = true;
@@ -301,10 +303,10 @@ class EvenFiller {
     for (const uint32_t item : later) {
       bool placed = false;
       while (!order.empty() && !placed) {
-        FilledGroup& group = groups_[order.front().group];
+        const DraftGroup& group = groups_[order.front().group];
         std::pop_heap(order.begin(), order.end());
-        if (CanTake(group, item)) {
-          group.Add(all_, item);
+        if (group.CanTake(all_, item, most_)) {
+          groups_.Add(order.back().group, item);
           order.back().time = group.time;
           std::push_heap(order.begin(), order.end());
           placed = true;
@@ -322,16 +324,12 @@ class EvenFiller {
   const Allowance& allowance_;
   std::vector<uint32_t> free_;  // ranks, by slot
   size_t first_free_ = 0;
-  std::vector<FilledGroup> groups_;
+  DraftGroups groups_;
   std::vector<uint32_t> slot_of_;
   std::vector<std::vector<uint32_t>> recent_;  // groups, by size
 };
 
 }  // namespace
-
-FilledSlot FillSlot(const ContextItems& all, Cost most, SlotFill fill, IndexSet& left) {
-  return SlotFiller(all, most, left).Run(fill);
-}
 
 std::vector<FilledSlot> FillEvenly(const ContextItems& all, std::span<const uint32_t> items,
                                    uint64_t slots, Cost most, const Allowance& allowance) {

@@ -57,30 +57,50 @@ TEST(UseFreeRanksTest, FailsWhereThereIsTooLittleToGiveEveryRankSomething) {
   EXPECT_FALSE(UseFreeRanks(all, 3, slot));
 }
 
-TEST(FillSlotTest, KeepsWithinTheTimeAndTakesWhatItUses) {
+TEST(SlotFillerTest, KeepsWithinTheTimeAndLeavesTheItemsThatItUses) {
   const ContextProblem problem = Maths(500, 260);
   const ContextItems all(problem);
+  IndexSet left(all.size());
+  for (uint32_t item = 0; item < all.size(); item += 2) left.Insert(item);
+  SlotFiller filler(all, left);
   for (const SlotFill fill : {SlotFill::kOpenFirst, SlotFill::kBestFit}) {
-    IndexSet left(all.size());
-    for (uint32_t item = 0; item < all.size(); ++item) left.Insert(item);
     const Cost most = all.cost(2, 0);
-    const FilledSlot slot = FillSlot(all, most, fill, left);
-    ASSERT_FALSE(slot.empty());
-    EXPECT_LE(SlowestTime(slot), most);
-    EXPECT_FALSE(left.Contains(0));
-    for (const FilledGroup& group : slot) {
-      for (const uint32_t item : group.items) EXPECT_FALSE(left.Contains(item));
+    ASSERT_TRUE(filler.Fill(most, fill));
+    for (uint32_t item = 0; item < all.size(); ++item) {
+      EXPECT_EQ(left.Contains(item), item % 2 == 0) << item;
     }
+    std::vector<uint32_t> placed;
+    for (const auto& [item, group] : filler.placed()) placed.push_back(item);
+    std::sort(placed.begin(), placed.end());
+    const Cost slowest = filler.slowest();
+    const size_t groups = filler.groups();
+    const FilledSlot slot = filler.Take();
+    EXPECT_EQ(slot.size(), groups);
+    EXPECT_EQ(SlowestTime(slot), slowest);
+    EXPECT_LE(slowest, most);
+    std::vector<uint32_t> items;
+    for (const FilledGroup& group : slot) {
+      FilledGroup anew;
+      ASSERT_TRUE(Regroup(all, group.items, group.size, anew));
+      EXPECT_EQ(group.time, anew.time);
+      EXPECT_EQ(group.tokens, anew.tokens);
+      EXPECT_EQ(group.sequences, anew.sequences);
+      items.insert(items.end(), group.items.begin(), group.items.end());
+    }
+    std::sort(items.begin(), items.end());
+    EXPECT_EQ(items, placed);
+    EXPECT_EQ(items.front(), 0);
+    for (const uint32_t item : items) EXPECT_TRUE(left.Contains(item));
   }
 }
 
-TEST(FillSlotTest, LeavesEverythingWhereTheLongestItemTakesLonger) {
+TEST(SlotFillerTest, LeavesEverythingWhereTheLongestItemTakesLonger) {
   const ContextProblem problem = Maths(50, 0);
   const ContextItems all(problem);
   IndexSet left(all.size());
   for (uint32_t item = 0; item < all.size(); ++item) left.Insert(item);
   const Cost most = all.cost(all.sizes() - 1, 0) - 1;
-  EXPECT_TRUE(FillSlot(all, most, SlotFill::kOpenFirst, left).empty());
+  EXPECT_FALSE(SlotFiller(all, left).Fill(most, SlotFill::kOpenFirst));
   for (uint32_t item = 0; item < all.size(); ++item) EXPECT_TRUE(left.Contains(item));
 }
 

@@ -1,11 +1,11 @@
 #include "server/planner/padded/equal_runs.h"
 
 #include <algorithm>
-#include <compare>
 #include <functional>
 #include <limits>
 #include <numeric>
 #include <random>
+#include <tuple>
 #include <utility>
 
 namespace batchplan {
@@ -51,7 +51,9 @@ EqualRuns RunsOf(std::span<const Run> runs) {
 struct Value {
   uint64_t time = kImpossible;
   uint64_t all = kImpossible;
-  friend auto operator<=>(const Value&, const Value&) = default;
+  bool operator<(const Value& other) const {
+    return std::tie(time, all) < std::tie(other.time, other.all);
+  }
 };
 
 class Clock {

@@ -254,17 +254,15 @@ class PaddedSolver {
     // All numbers of slots together have as many steps as one number of free runs.
     const uint64_t steps = RefineSteps(items_.size(), pass_.effort()) /
                            static_cast<uint64_t>(1 + MorePaddedSlots(pass_.effort()));
-    *best = ImproveEqualRuns(task, *std::move(best), steps, allowance_);
-    Division division{.cuts = std::move(best->cuts), .run_at = {}};
-    division.step_time =
-        StepCost(task, {.cuts = division.cuts, .rank_of = best->rank_of}) + slots * per_microbatch_;
+    EqualRuns runs = ImproveEqualRuns(task, *std::move(best), steps, allowance_);
+    const uint64_t time = StepCost(task, runs) + slots * per_microbatch_;
+    Division division{.cuts = std::move(runs.cuts), .run_at = {}, .step_time = time};
     // Of each rank the costliest run first.
     const std::vector<uint64_t> run_costs = RunCosts(sorted_.view(), costs_, division.cuts);
     division.run_at.resize(run_costs.size());
     std::iota(division.run_at.begin(), division.run_at.end(), 0u);
     std::stable_sort(division.run_at.begin(), division.run_at.end(), [&](uint32_t a, uint32_t b) {
-      return std::tuple(best->rank_of[a], run_costs[b]) <
-             std::tuple(best->rank_of[b], run_costs[a]);
+      return std::tuple(runs.rank_of[a], run_costs[b]) < std::tuple(runs.rank_of[b], run_costs[a]);
     });
     return division;
   }
